@@ -1,0 +1,31 @@
+"""Gaussian processes on all of the data.
+
+In the order in which data flows: kernel -> operator -> solver -> posterior.
+"""
+
+from dualgp import metrics
+from dualgp.gp import GaussianProcess
+from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
+from dualgp.operators import KernelOperator
+from dualgp.posterior import Posterior
+from dualgp.solvers import SDD, Auto, Cholesky, Result, Solution, solve
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "RBF",
+    "SDD",
+    "Auto",
+    "Cholesky",
+    "GaussianProcess",
+    "Kernel",
+    "KernelOperator",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Posterior",
+    "Result",
+    "Solution",
+    "metrics",
+    "solve",
+]

@@ -1,0 +1,40 @@
+"""Precision and tracing: the three facts about JAX arrays that the whole package relies on.
+
+1. Inside our own computations 64-bit types are available (`wide`), whatever the global flag says, and every dtype is
+   explicit. So float64 works without touching `jax.config`, and float32 work may keep a float64 scalar where it matters.
+2. What leaves the package is a NumPy array: a float64 `jax.Array` is not safe to use where 64-bit types are off.
+3. Under `jax.jit`, `jax.grad` or `jax.vmap` the caller's own precision rules, and nothing is converted (`is_traced`).
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def wide() -> Any:
+    """A context in which float64 exists; results keep their dtype outside it."""
+    return jax.enable_x64(True)
+
+
+def in_wide(function: Callable) -> Callable:
+    """Decorate a host-side function so that its body runs in `wide()`."""
+
+    @wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with wide():
+            return function(*args, **kwargs)
+
+    return wrapped
+
+
+def is_traced(*trees: Any) -> bool:
+    """Whether any leaf is being traced by a JAX transformation."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def as_parameter(value: Any) -> Any:
+    """A hyperparameter as an array leaf: NumPy float64 unless it is a JAX value already (so that 0.7 stays 0.7)."""
+    return value if isinstance(value, jax.Array) else np.asarray(value, dtype=np.float64)

@@ -1,0 +1,99 @@
+"""One wording for every input error: what was wrong, what was got, what to do."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from dualgp._arrays import is_traced
+
+
+def as_float_array(value: Any, name: str) -> np.ndarray | jax.Array:
+    """`value` as a real floating-point array; integers and booleans become float64, other kinds are refused."""
+    if is_traced(value):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} is not a rectangular array of numbers ({error}). Pass an array of floats.") from None
+    if array.dtype.kind in "iub":
+        return array.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {array.dtype}. Encode text and categories as numbers first."
+        )
+    return array.astype(np.float32) if array.dtype.itemsize < 4 else array
+
+
+def check_finite(array: np.ndarray | jax.Array, name: str) -> None:
+    """Refuse NaN and infinite entries, saying how many there are and where the first one is."""
+    if is_traced(array):
+        return
+    bad = ~np.isfinite(array)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        place = f"{name}[{', '.join(map(str, where))}]"
+        raise ValueError(
+            f"{name} has {int(bad.sum())} NaN or infinite value(s), the first at {place}. "
+            "Drop or impute those rows before calling."
+        )
+
+
+def check_points(x: Any, name: str = "x", d: int | None = None) -> np.ndarray | jax.Array:
+    """Inputs as a finite (m, d) array; a 1-D array is m points in one dimension."""
+    array = as_float_array(x, name)
+    if array.ndim == 1 and d in (None, 1):
+        array = array[:, None]
+    if array.ndim != 2:
+        hint = f" For one point, pass {name}[None, :]." if array.ndim == 1 else ""
+        raise ValueError(f"{name} must have shape (points, dimensions), got {array.shape}.{hint}")
+    if d is not None and array.shape[1] != d:
+        raise ValueError(
+            f"{name} has {array.shape[1]} column(s), but the model was built on {d}. Pass the same columns in order."
+        )
+    if array.shape[1] == 0:
+        raise ValueError(f"{name} has no columns (shape {array.shape}). Pass at least one input dimension.")
+    check_finite(array, name)
+    return array
+
+
+def check_targets(y: Any, n: int, name: str = "y") -> np.ndarray | jax.Array:
+    """Targets as a finite (n,) array that matches the inputs in length; (n, 1) is accepted."""
+    array = as_float_array(y, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have shape (n,), got {array.shape}. Fit one model per output column.")
+    if array.shape[0] != n:
+        raise ValueError(f"{name} has {array.shape[0]} value(s) for {n} row(s) of x. Pass one target per row.")
+    check_finite(array, name)
+    return array
+
+
+def check_positive(value: Any, name: str, advice: str = "") -> None:
+    """Refuse values that are not finite and positive. Infinite lengthscales are allowed by their own check."""
+    if is_traced(value):
+        return
+    array = np.asarray(value)
+    if array.size == 0 or not np.all(np.isfinite(array)) or not np.all(array > 0):
+        raise ValueError(f"{name} must be positive and finite, got {_show(array)}.{' ' + advice if advice else ''}")
+
+
+def check_key(key: Any, purpose: str) -> jax.Array:
+    """Refuse a missing or malformed random key."""
+    if key is None:
+        raise ValueError(f"{purpose} needs randomness: pass key=jax.random.key(0) (any integer seed will do).")
+    if not isinstance(key, jax.Array):
+        raise TypeError(f"key must be a JAX random key, got {type(key).__name__}. Pass key=jax.random.key({key!r}).")
+    return key
+
+
+def check_count(value: Any, name: str, least: int = 0) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    return int(value)
+
+
+def _show(array: np.ndarray) -> str:
+    return np.array2string(array, precision=4, threshold=8)

@@ -1,0 +1,156 @@
+"""GaussianProcess: the one place where kernel, operator, solver and posterior meet."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualgp._arrays import as_parameter, in_wide
+from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points, check_targets
+from dualgp._types import AnyArray, Columns, Points, RandomKey
+from dualgp.kernels import Kernel
+from dualgp.operators import KernelOperator, check_noise
+from dualgp.posterior import Posterior, PriorPaths, evaluate, prior_paths
+from dualgp.solvers import Result, Solver, solve
+
+DOUBLE_UP_TO = 10_000  # points: beyond, float64 inputs are solved in float32 unless dtype says otherwise
+
+
+class GaussianProcess(eqx.Module):
+    """f ~ GP(mean, kernel), y = f(x) + N(0, noise).
+
+    `noise` is a *variance*; `mean` a constant.
+    """
+
+    kernel: Kernel
+    noise: AnyArray = eqx.field(converter=as_parameter)
+    mean: AnyArray = eqx.field(default=0.0, converter=as_parameter)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(self.kernel).__name__}.")
+        check_noise(self.noise)
+        check_finite(self.mean, "mean")
+        if self.mean.ndim != 0:
+            raise ValueError(f"mean must be one number, got shape {self.mean.shape}.")
+
+    @in_wide
+    def condition(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        solver: Solver | str = "auto",
+        num_samples: int = 64,
+        key: RandomKey | None = None,
+        num_features: int = 4096,
+        dtype: Any = None,
+        memory: int | None = None,
+        max_seconds: float | None = None,
+        max_passes: float | None = None,
+        progress: bool = False,
+    ) -> Posterior:
+        """The posterior given all of the data: one solve for the mean and the samples together.
+
+        **Arguments:**
+
+        - `x` (n, d) or (n,), `y` (n,).
+        - `solver`: "auto", or one of the solvers with settings of your own.
+        - `num_samples`: posterior functions; they also give the standard deviation (64 know it to 9 %). 0 is allowed.
+        - `key`: randomness of samples and solver; `num_features`: random features for each prior function.
+        - `dtype`: by default that of `x`, but float32 from 10,000 points on. `memory`: see `KernelOperator`.
+        - `max_seconds`, `max_passes`, `progress`: see `solve`.
+        """
+        x = check_points(x)
+        y = check_targets(y, x.shape[0])
+        check_count(num_samples, "num_samples")
+        operator = KernelOperator(self.kernel, x, self.noise, memory=memory, dtype=_precision(x, dtype))
+        sample_key, noise_key, solve_key = _split(key, num_samples)
+        prior = None
+        if num_samples:
+            prior = prior_paths(self.kernel, x.shape[1], num_samples, sample_key, check_count(num_features, "num_features", 2))
+        targets = self._targets(operator.x, y, prior, noise_key)
+        run = {"max_seconds": max_seconds, "max_passes": max_passes, "progress": progress}
+        return self._posterior(operator, targets, prior, solver, key=solve_key, **run)
+
+    @in_wide
+    def extend(
+        self,
+        posterior: Posterior,
+        x: Any,
+        y: Any,
+        *,
+        key: RandomKey | None = None,
+        solver: Solver | str = "auto",
+        memory: int | None = None,
+        **run: Any,
+    ) -> Posterior:
+        """`posterior` given more data as well. The same prior functions, the solve started from the old weights."""
+        x = check_points(x, "x", posterior.d)
+        y = check_targets(y, x.shape[0])
+        if x.shape[0] == 0:
+            return posterior
+        _, noise_key, solve_key = _split(key, posterior.num_samples)
+        dtype = posterior.x.dtype
+        x_new = jnp.asarray(x, dtype)
+        operator = KernelOperator(self.kernel, jnp.concatenate([posterior.x, x_new]), self.noise, memory=memory)
+        new_targets = self._targets(x_new, y, posterior.prior, noise_key)
+        targets = jnp.concatenate([posterior.targets, new_targets])
+        start = jnp.concatenate([jnp.asarray(posterior.weights, dtype), jnp.zeros_like(new_targets)])
+        return self._posterior(operator, targets, posterior.prior, solver, key=solve_key, start=start, **run)
+
+    def sample_prior(self, d: int, num_samples: int, *, key: RandomKey, num_features: int = 4096) -> Any:
+        """Functions drawn from the prior: a callable from (m, d) points to (num_samples, m) values."""
+        paths = prior_paths(self.kernel, d, num_samples, key, num_features)
+        template = np.zeros((0, d), np.float32)
+        return lambda x: float(self.mean) + evaluate(paths, x, template).T
+
+    def _targets(self, x: Points, y: AnyArray, prior: PriorPaths | None, key: RandomKey) -> Columns:
+        """Right-hand sides: y - mean, then phi(X) @ w + epsilon for each sample."""
+        mean_column = jnp.asarray(np.asarray(y, np.float64) - float(self.mean), x.dtype)[:, None]
+        if prior is None:
+            return mean_column
+        draws = jnp.asarray(evaluate(prior, x, x))
+        epsilon = jax.random.normal(key, draws.shape, x.dtype) * jnp.asarray(self.noise, x.dtype) ** 0.5
+        return jnp.concatenate([mean_column, draws + epsilon], axis=1)
+
+    def _posterior(
+        self, operator: KernelOperator, targets: Columns, prior: PriorPaths | None, solver: Solver | str, **run: Any
+    ) -> Posterior:
+        solution = solve(operator, targets, solver, **run)
+        if solution.result is Result.DIVERGED:
+            warnings.warn(solution.message, RuntimeWarning, stacklevel=4)
+        weights = jnp.asarray(solution.weights, operator.dtype)
+        return Posterior(self, operator.x, targets, weights, prior, solution)
+
+
+def _split(key: RandomKey | None, num_samples: int) -> tuple[Any, Any, Any]:
+    if key is None and num_samples == 0:
+        return None, None, None  # an exact solve without samples needs no randomness; other solvers will ask
+    sample_key, noise_key, solve_key = jax.random.split(check_key(key, "Drawing samples"), 3)
+    return sample_key, noise_key, solve_key
+
+
+def _precision(x: AnyArray, dtype: Any) -> np.dtype:
+    """The dtype to solve in, with a warning where columns of `x` do not survive it."""
+    if dtype is None:
+        dtype = np.float64 if x.dtype == np.float64 and x.shape[0] <= DOUBLE_UP_TO else np.float32
+    dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float32 or float64, got {dtype}.")
+    if dtype == np.float32 and x.dtype == np.float64:
+        lost = np.max(np.abs(x - x.astype(np.float32)), axis=0)
+        hurt = np.flatnonzero(lost > 1e-4 * np.std(x, axis=0))
+        if hurt.size:
+            warnings.warn(
+                f"Column(s) {hurt[:5].tolist()} of x vary too little around a large value for float32. "
+                "Subtract their mean first, or pass dtype=float64.",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+    return dtype

@@ -1,0 +1,114 @@
+"""The kernel interface and its algebra."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dualgp._arrays import as_parameter
+from dualgp._checks import check_positive
+from dualgp._types import AnyArray, Points, RandomKey
+from dualgp.kernels.features import Features
+
+
+class Kernel(eqx.Module):
+    """A positive semi-definite function k(x, x').
+
+    Hyperparameters are positive array leaves of the module. A kernel computes in the dtype of the inputs it is given.
+    """
+
+    @abstractmethod
+    def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
+        """The matrix block with entries k(x1[i], x2[j])."""
+
+    @abstractmethod
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        """The values k(x[i], x[i])."""
+
+    @abstractmethod
+    def features(self, key: RandomKey, num_features: int, d: int) -> Features:
+        """Random features phi with E[phi(x) @ phi(x').T] = k(x, x'), so that phi(x) @ N(0, I) is a prior draw.
+
+        `num_features` counts the columns of phi for one term; a sum of kernels has as many for each of its terms.
+        """
+
+    def __add__(self, other: Any) -> Kernel:
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Any) -> Kernel:
+        return Product(self, other) if isinstance(other, Kernel) else Scale(other, self)
+
+    def __rmul__(self, other: Any) -> Kernel:
+        return Scale(other, self)
+
+
+class Sum(Kernel):
+    """(k1 + k2)(x, x') = k1(x, x') + k2(x, x')."""
+
+    left: Kernel
+    right: Kernel
+
+    def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
+        return self.left(x1, x2) + self.right(x1, x2)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.left.diagonal(x) + self.right.diagonal(x)
+
+    def features(self, key: RandomKey, num_features: int, d: int) -> Features:
+        left, right = jax.random.split(key)
+        return self.left.features(left, num_features, d) + self.right.features(right, num_features, d)
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} + {self.right!r}"
+
+
+class Product(Kernel):
+    """(k1 * k2)(x, x') = k1(x, x') * k2(x, x')."""
+
+    left: Kernel
+    right: Kernel
+
+    def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
+        return self.left(x1, x2) * self.right(x1, x2)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.left.diagonal(x) * self.right.diagonal(x)
+
+    def features(self, key: RandomKey, num_features: int, d: int) -> Features:
+        left, right = jax.random.split(key)
+        return self.left.features(left, num_features, d) * self.right.features(right, num_features, d)
+
+    def __repr__(self) -> str:
+        return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in (self.left, self.right))
+
+
+class Scale(Kernel):
+    """(c * k)(x, x') = c * k(x, x') for a positive number c."""
+
+    scale: AnyArray = eqx.field(converter=as_parameter)
+    kernel: Kernel
+
+    def __check_init__(self) -> None:
+        check_positive(self.scale, "A kernel's scale")
+        if self.scale.ndim != 0:
+            raise ValueError(f"A kernel can be scaled by one number, got an array of shape {self.scale.shape}.")
+
+    def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
+        block = self.kernel(x1, x2)
+        return jnp.asarray(self.scale, block.dtype) * block
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        diagonal = self.kernel.diagonal(x)
+        return jnp.asarray(self.scale, diagonal.dtype) * diagonal
+
+    def features(self, key: RandomKey, num_features: int, d: int) -> Features:
+        return self.kernel.features(key, num_features, d).scaled(self.scale)
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
+        return f"{float(self.scale):.4g} * {inner}"

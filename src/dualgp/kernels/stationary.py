@@ -1,0 +1,131 @@
+"""Stationary kernels: variance * profile(||(x - x') / lengthscale||^2), one formula a class.
+
+Each class gives its profile and the distribution of its frequencies (Bochner's theorem): the Fourier transform of the
+profile is a density, and cos(omega . (x - x')) averaged over it is the profile again.
+"""
+
+import math
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dualgp._arrays import as_parameter, is_traced
+from dualgp._checks import check_positive
+from dualgp._types import AnyArray, Points, RandomKey
+from dualgp.kernels.base import Kernel
+from dualgp.kernels.distances import safe_sqrt, squared_distances
+from dualgp.kernels.features import Features, FourierFeatures
+
+
+class Stationary(Kernel):
+    """A function of the scaled distance r = ||(x - x') / lengthscale||.
+
+    `lengthscale` is a number or one per dimension; `variance` is k(x, x).
+    An infinite lengthscale means that the input does not matter.
+    """
+
+    lengthscale: AnyArray = eqx.field(default=1.0, converter=as_parameter)
+    variance: AnyArray = eqx.field(default=1.0, converter=as_parameter)
+
+    def __check_init__(self) -> None:
+        name = type(self).__name__
+        if not is_traced(self.lengthscale):
+            check_positive(np.where(np.isposinf(self.lengthscale), 1.0, self.lengthscale), f"{name}'s lengthscale")
+        check_positive(self.variance, f"{name}'s variance")
+        if self.lengthscale.ndim > 1 or self.variance.ndim != 0:
+            raise ValueError(
+                f"{name} takes a lengthscale that is a number or one per dimension and a variance that is a number, "
+                f"got shapes {self.lengthscale.shape} and {self.variance.shape}."
+            )
+
+    @abstractmethod
+    def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
+        """The kernel at unit variance, as a function of r^2."""
+
+    @abstractmethod
+    def frequencies(self, key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
+        """Draws from the spectral density at unit lengthscale."""
+
+    def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
+        x1, x2 = jnp.asarray(x1), jnp.asarray(x2)
+        variance = jnp.asarray(self.variance, x1.dtype)
+        return variance * self.profile(squared_distances(self._scaled(x1), self._scaled(x2)))
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return jnp.full(x.shape[:1], jnp.asarray(self.variance, x.dtype))
+
+    def features(self, key: RandomKey, num_features: int, d: int) -> Features:
+        omega = self.frequencies(key, max(1, num_features // 2), d)
+        return FourierFeatures(omega / jnp.asarray(self.lengthscale, omega.dtype), self.variance)
+
+    def _scaled(self, x: Points) -> Points:
+        if self.lengthscale.ndim == 1 and self.lengthscale.shape[0] != x.shape[1]:
+            raise ValueError(
+                f"{type(self).__name__} has {self.lengthscale.shape[0]} lengthscales, but x has {x.shape[1]} columns. "
+                "Pass one lengthscale per column, or a single number."
+            )
+        return x / jnp.asarray(self.lengthscale, x.dtype)
+
+    def __repr__(self) -> str:
+        if is_traced(self.lengthscale, self.variance):
+            return f"{type(self).__name__}(traced)"
+        lengthscale = np.array2string(np.asarray(self.lengthscale), precision=4, separator=", ", threshold=12)
+        return f"{type(self).__name__}(lengthscale={lengthscale}, variance={float(self.variance):.4g})"
+
+
+class RBF(Stationary):
+    """exp(-r^2 / 2). Frequencies: N(0, I)."""
+
+    def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
+        return jnp.exp(-0.5 * squared)
+
+    def frequencies(self, key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
+        return _normal(key, num, d)
+
+
+class Matern12(Stationary):
+    """exp(-r). Frequencies: multivariate t with 1 degree of freedom (Cauchy)."""
+
+    def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
+        return jnp.exp(-safe_sqrt(squared))
+
+    def frequencies(self, key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
+        return _student_t(key, num, d, nu=0.5)
+
+
+class Matern32(Stationary):
+    """(1 + sqrt(3) r) exp(-sqrt(3) r). Frequencies: multivariate t with 3 degrees of freedom."""
+
+    def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
+        r = math.sqrt(3.0) * safe_sqrt(squared)
+        return (1.0 + r) * jnp.exp(-r)
+
+    def frequencies(self, key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
+        return _student_t(key, num, d, nu=1.5)
+
+
+class Matern52(Stationary):
+    """(1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r). Frequencies: multivariate t with 5 degrees of freedom."""
+
+    def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
+        r = math.sqrt(5.0) * safe_sqrt(squared)
+        return (1.0 + r + (5.0 / 3.0) * squared) * jnp.exp(-r)
+
+    def frequencies(self, key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
+        return _student_t(key, num, d, nu=2.5)
+
+
+def _normal(key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
+    # Drawn in float32 and widened, so that a seed means the same prior function in both precisions.
+    return jax.random.normal(key, (num, d), jnp.float32)
+
+
+def _student_t(key: RandomKey, num: int, d: int, nu: float) -> Float[Array, "num d"]:
+    """N(0, I) * sqrt(2 nu / chi2_{2 nu}), with *one* chi-square a frequency: one a dimension is another kernel."""
+    normal, gamma = jax.random.split(key)
+    chi2 = 2.0 * jax.random.gamma(gamma, nu, (num, 1), jnp.float32)
+    return _normal(normal, num, d) * jnp.sqrt(2.0 * nu / chi2)

@@ -1,0 +1,65 @@
+"""How good predictions are: functions of arrays. `std` is that of the observation, noise included."""
+
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from dualgp._checks import as_float_array, check_finite
+
+
+def rmse(y: Any, mean: Any) -> float:
+    """Root mean squared error, sqrt(mean((y - mean)^2))."""
+    y, mean = _pair(y, mean)
+    return float(np.sqrt(np.mean((y - mean) ** 2)))
+
+
+def r2(y: Any, mean: Any) -> float:
+    """1 - sum((y - mean)^2) / sum((y - average of y)^2). Not explained variance: a constant offset costs."""
+    y, mean = _pair(y, mean)
+    total = np.sum((y - y.mean()) ** 2)
+    if total == 0:
+        raise ValueError("r2 is not defined for constant targets. Use rmse.")
+    return float(1.0 - np.sum((y - mean) ** 2) / total)
+
+
+def nll(y: Any, mean: Any, std: Any) -> float:
+    """Negative log density of the observations under N(mean, std^2), averaged over them."""
+    y, mean, std = _triple(y, mean, std)
+    return float(np.mean(0.5 * ((y - mean) / std) ** 2 + np.log(std) + 0.5 * np.log(2.0 * np.pi)))
+
+
+def coverage(y: Any, mean: Any, std: Any, level: float = 0.95) -> float:
+    """The share of observations inside the central interval of N(mean, std^2) with probability `level`."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    y, mean, std = _triple(y, mean, std)
+    return float(np.mean(np.abs(y - mean) <= NormalDist().inv_cdf(0.5 + level / 2.0) * std))
+
+
+def crps(y: Any, mean: Any, std: Any) -> float:
+    """Continuous ranked probability score of N(mean, std^2), averaged: in the units of y, 0 is perfect."""
+    from scipy.special import ndtr  # here, because it would double the time of importing the package
+
+    y, mean, std = _triple(y, mean, std)
+    z = (y - mean) / std
+    density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+    return float(np.mean(std * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))))
+
+
+def _pair(y: Any, mean: Any) -> tuple[np.ndarray, np.ndarray]:
+    arrays = tuple(np.asarray(as_float_array(a, name), np.float64) for a, name in ((y, "y"), (mean, "mean")))
+    if arrays[0].shape != arrays[1].shape or arrays[0].size == 0:
+        shapes = f"{arrays[0].shape} and {arrays[1].shape}"
+        raise ValueError(f"y and mean must have the same shape and at least one value, got {shapes}.")
+    check_finite(arrays[0], "y")
+    check_finite(arrays[1], "mean")
+    return arrays
+
+
+def _triple(y: Any, mean: Any, std: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    y, mean = _pair(y, mean)
+    std = np.broadcast_to(np.asarray(as_float_array(std, "std"), np.float64), y.shape)
+    if not np.all(std > 0):
+        raise ValueError("std must be positive everywhere. Include the observation noise: post.std(x, noise=True).")
+    return y, mean, std

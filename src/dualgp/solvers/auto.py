@@ -1,0 +1,19 @@
+"""solver="auto": nothing to tune."""
+
+from dualgp._types import Columns
+from dualgp.operators import Operator
+from dualgp.solvers.base import Run, Solution, Solver
+from dualgp.solvers.cholesky import Cholesky
+from dualgp.solvers.sdd import SDD
+
+EXACT_UP_TO = 4096  # points
+
+
+class Auto(Solver):
+    """Exact up to 4,096 points; stochastic dual descent with automatic settings beyond."""
+
+    tol: float = 1e-2
+
+    def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
+        solver = Cholesky() if operator.n <= EXACT_UP_TO else SDD(tol=self.tol)
+        return solver.run(operator, b, run)

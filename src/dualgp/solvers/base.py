@@ -1,0 +1,189 @@
+"""What a solver is, and what it answers."""
+
+from __future__ import annotations
+
+import enum
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dualgp._arrays import in_wide
+from dualgp._checks import as_float_array, check_finite, check_key
+from dualgp._types import Columns, RandomKey
+from dualgp.operators import Operator
+
+
+class Result(enum.Enum):
+    """How a solve ended."""
+
+    CONVERGED = "converged"
+    BUDGET_REACHED = "budget reached"
+    DIVERGED = "diverged"
+    INTERRUPTED = "interrupted"
+
+
+class Trace(NamedTuple):
+    """What happened, one entry per chunk of steps. `residual` is the running estimate, relative, one column each."""
+
+    steps: np.ndarray
+    passes: np.ndarray
+    seconds: np.ndarray
+    residual: np.ndarray
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The answer to A @ weights = b, and how good it is.
+
+    - `weights`: the shape of b.
+    - `result`: converged, budget reached, diverged or interrupted; `message` says it in a sentence, with a remedy.
+    - `residual`: ||b - A @ weights|| / ||b|| for each column, estimated on fresh rows of the returned weights;
+      `residual_upper` is the upper end of its 95 % interval (equal to it where all rows were checked).
+    - `passes`: kernel entries used, in units of n^2. `seconds`: wall-clock time, compilation included.
+    - `solver`: the solver with every automatic setting filled in. `trace`: the running estimates.
+    - `factor`: the Cholesky factor of A, where the solver made one.
+    """
+
+    weights: np.ndarray = field(repr=False)
+    result: Result
+    message: str
+    residual: np.ndarray = field(repr=False)
+    residual_upper: np.ndarray = field(repr=False)
+    steps: int
+    passes: float
+    seconds: float
+    solver: Solver
+    trace: Trace = field(repr=False)
+    factor: np.ndarray | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What belongs to one run rather than to a solver: randomness, where to start, how long, what to show."""
+
+    key: RandomKey
+    start: Columns | None = None
+    max_seconds: float | None = None
+    max_passes: float | None = None
+    progress: bool = False
+
+
+class Solver(eqx.Module):
+    """Solves A @ weights = b. Settings live in the solver, data in the call."""
+
+    @abstractmethod
+    def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
+        """Solve for all columns of `b` (n, s)."""
+
+
+class IterativeSolver(Solver):
+    """A solver that improves an iterate step by step. Everything else (budgets, stopping, progress) is in loop.py."""
+
+    tol: eqx.AbstractVar[float]
+
+    @abstractmethod
+    def prepared(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[IterativeSolver, float]:
+        """The solver with its automatic settings filled in, and the passes that took."""
+
+    @abstractmethod
+    def init(self, operator: Operator, b: Columns, start: Columns) -> Any:
+        """The state before the first step: what the next step needs."""
+
+    @abstractmethod
+    def step(
+        self, operator: Operator, b: Columns, state: Any, key: RandomKey
+    ) -> tuple[Any, Float[Array, " s"]]:
+        """One step, and an estimate of ||b - A @ iterate||^2 for each column that it yields for free."""
+
+    @abstractmethod
+    def weights(self, state: Any) -> Columns:
+        """What to return."""
+
+    @abstractmethod
+    def passes_per_step(self, n: int) -> float:
+        """Kernel entries used by a step, in units of n^2."""
+
+    @abstractmethod
+    def max_steps(self, n: int) -> int:
+        """The step budget."""
+
+    @abstractmethod
+    def slower(self) -> IterativeSolver | None:
+        """A more careful version to go on with after divergence, or None where the user fixed the settings."""
+
+    @abstractmethod
+    def explain_divergence(self, operator: Operator, key: RandomKey) -> str:
+        """Why it diverged and what to do, as a sentence."""
+
+    def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
+        from dualgp.solvers.loop import iterate  # the loop knows this class
+
+        return iterate(self, operator, b, run)
+
+
+@in_wide
+def solve(
+    operator: Operator,
+    b: Any,
+    solver: Solver | str = "auto",
+    *,
+    key: RandomKey | None = None,
+    start: Any = None,
+    max_seconds: float | None = None,
+    max_passes: float | None = None,
+    progress: bool = False,
+) -> Solution:
+    """Solve (K + noise * I) @ weights = b.
+
+    **Arguments:**
+
+    - `b`: one (n,) or many (n, s) right-hand sides, solved together.
+    - `solver`: a solver such as `SDD()`, or "auto".
+    - `key`: randomness; not needed by `Cholesky`.
+    - `start`: weights to start from, in the shape of `b`; zeros by default.
+    - `max_seconds`, `max_passes`: stop there and return what there is. Ctrl-C does the same.
+    - `progress`: show a progress bar.
+    """
+    solver = as_solver(solver)
+    columns = _as_columns(b, operator, "b")
+    start = None if start is None else _as_columns(start, operator, "start")
+    if start is not None and start.shape != columns.shape:
+        raise ValueError(f"start has shape {start.shape}, but b has {columns.shape}. Pass weights in the shape of b.")
+    for name, budget in (("max_seconds", max_seconds), ("max_passes", max_passes)):
+        if budget is not None and not budget > 0:
+            raise ValueError(f"{name} must be positive, got {budget!r}. Leave it out for no limit.")
+    run = Run(key, start, max_seconds, max_passes, progress)
+    solution = solver.run(operator, columns, run)
+    return solution if np.ndim(b) == 2 else replace(solution, weights=solution.weights[:, 0])
+
+
+def as_solver(solver: Solver | str) -> Solver:
+    """The solver itself, or the automatic choice for "auto"."""
+    from dualgp.solvers.auto import Auto  # chooses among the solvers, so it imports them
+
+    if isinstance(solver, Solver):
+        return solver
+    if solver == "auto":
+        return Auto()
+    raise TypeError(f"solver must be 'auto' or a solver such as SDD(), got {solver!r}.")
+
+
+def require_key(run: Run, solver: Solver) -> RandomKey:
+    """The run's key, or a sentence on how to make one."""
+    return check_key(run.key, type(solver).__name__)
+
+
+def _as_columns(b: Any, operator: Operator, name: str) -> Columns:
+    array = as_float_array(b, name)
+    if array.ndim not in (1, 2) or array.shape[0] != operator.n:
+        raise ValueError(
+            f"{name} has shape {array.shape}, but the operator has {operator.n} rows. Pass ({operator.n},) or "
+            f"({operator.n}, columns)."
+        )
+    check_finite(array, name)
+    return jnp.asarray(array[:, None] if array.ndim == 1 else array, operator.dtype)

@@ -1,0 +1,69 @@
+"""The exact solution by a dense Cholesky factorisation in float64: the oracle of every other solver."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from dualgp._types import Columns
+from dualgp.operators import Operator, machine_memory
+from dualgp.solvers.base import Result, Run, Solution, Solver, Trace
+from dualgp.solvers.residual import fresh_residual
+
+MEMORY_SHARE = 0.6  # of the machine's memory may go into the factor
+
+
+class Cholesky(Solver):
+    """weights = L^-T L^-1 b with A = L L^T, in float64: n^3 / 3 operations and 8 n^2 bytes, whatever the tolerance.
+
+    `memory`: bytes it may take; by default 60 % of the machine's.
+    """
+
+    memory: int | None = None
+
+    def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
+        from scipy.linalg import cho_solve
+
+        began = time.perf_counter()
+        factor = factorise(operator, MEMORY_SHARE * machine_memory() if self.memory is None else self.memory)
+        weights = cho_solve((factor, True), np.asarray(b, np.float64), check_finite=False)
+        key = jax.random.key(0) if run.key is None else run.key
+        residual = fresh_residual(operator, b, jnp.asarray(weights, operator.dtype), key)
+        seconds = time.perf_counter() - began
+        return Solution(
+            weights=weights,
+            result=Result.CONVERGED,
+            message="Solved exactly, by a Cholesky factorisation in float64.",
+            residual=residual.estimate,
+            residual_upper=residual.upper,
+            steps=1,
+            passes=1.0,
+            seconds=seconds,
+            solver=self,
+            trace=Trace(np.array([1]), np.array([1.0]), np.array([seconds]), residual.estimate[None]),
+            factor=factor,
+        )
+
+
+def factorise(operator: Operator, memory: float) -> Float[np.ndarray, "n n"]:
+    """The lower Cholesky factor of A, in the memory that A took."""
+    from scipy.linalg import LinAlgError, cholesky
+
+    needed = 8 * operator.n**2
+    if needed > memory:
+        raise MemoryError(
+            f"An exact solution of n = {operator.n:,} needs {needed / 2**30:.1f} GiB for the matrix, and "
+            f"{memory / 2**30:.1f} GiB are allowed. Pass solver='auto' to solve iteratively, or raise "
+            "Cholesky(memory=bytes)."
+        )
+    matrix = operator.dense()
+    try:
+        # LAPACK works on columns: the transpose of a symmetric matrix in rows is the same matrix in columns, in place.
+        return cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        raise ValueError(
+            f"K + noise * I is not positive definite in float64 (n = {operator.n:,}, noise = {float(operator.noise):.2g}): "
+            "the noise is below the rounding error of K. Raise noise, e.g. to 1e-8 times the kernel's variance or more."
+        ) from None

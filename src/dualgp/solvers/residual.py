@@ -1,0 +1,48 @@
+"""How far weights are from solving the system, measured on rows that the solver did not choose."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dualgp._types import Columns, Indices, RandomKey
+from dualgp.operators import Operator
+
+FRESH_ROWS = 2048
+
+
+class Residual(NamedTuple):
+    """Relative residual of each column, the upper end of its 95 % interval, and the passes spent to know it."""
+
+    estimate: np.ndarray
+    upper: np.ndarray
+    passes: float
+
+
+def column_norms(b: Columns) -> np.ndarray:
+    """||b|| for each column; 1 for a column of zeros, whose residual is then absolute."""
+    norms = np.linalg.norm(np.asarray(b, np.float64), axis=0)
+    return np.where(norms > 0, norms, 1.0)
+
+
+def fresh_residual(operator: Operator, b: Columns, weights: Columns, key: RandomKey | None) -> Residual:
+    """||b - A @ weights|| / ||b|| from FRESH_ROWS random rows, or exactly where there are no more rows than that.
+
+    The mean of n r_i^2 over the rows is unbiased for ||r||^2; the interval comes from its standard error.
+    """
+    n = operator.n
+    num = min(n, FRESH_ROWS)
+    index = jnp.arange(n) if num == n else jax.random.choice(key, n, (num,), replace=False)
+    squares = np.asarray(_row_residuals(operator, b, weights, index), np.float64) ** 2
+    mean = squares.mean(axis=0)
+    error = squares.std(axis=0) * np.sqrt((1.0 - num / n) / num)
+    norms = column_norms(b)
+    return Residual(np.sqrt(n * mean) / norms, np.sqrt(n * (mean + 2.0 * error)) / norms, num / n)
+
+
+@eqx.filter_jit
+def _row_residuals(operator: Operator, b: Columns, weights: Columns, index: Indices) -> Float[Array, "rows s"]:
+    return b[index] - operator.rows(index, weights)

@@ -1,0 +1,150 @@
+"""Stochastic dual descent (Algorithm 1 of "Stochastic Gradient Descent for Gaussian Processes Done Right").
+
+Minimises 1/2 ||alpha||^2_{K + noise I} - alpha . b, whose gradient (K + noise I) alpha - b is estimated on a random batch
+of coordinates. The noise of that estimate vanishes at the solution, so a constant step size converges.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dualgp._checks import check_count
+from dualgp._types import Columns, RandomKey, Scalar
+from dualgp.operators import Operator
+from dualgp.solvers.base import IterativeSolver
+from dualgp.solvers.spectrum import Spectrum, estimate_spectrum
+
+SAFETY = 0.9  # share of the largest stable step size that "auto" takes
+SMALLEST_BATCH, LARGEST_BATCH = 64, 512
+
+
+class SDDState(NamedTuple):
+    """What the next step needs."""
+
+    alpha: Columns
+    velocity: Columns
+    average: Columns
+
+
+class SDD(IterativeSolver):
+    """Stochastic dual descent. With nothing set there is nothing to tune.
+
+    **Arguments:**
+
+    - `step_size`: beta * n in the paper's notation (which quotes 50 for means); "auto" takes 0.9 of the largest stable
+      one, see `stable_step_size`.
+    - `batch_size`: B, rows per step; "auto" takes the smallest beyond which larger batches stop paying.
+    - `num_steps`: T. `momentum`: rho. `averaging`: r, by default 100 / T.
+    - `tol`: stop once the relative residual of every column is below this; 0 runs all T steps, as in the paper.
+
+    A step costs B * n kernel entries and O(n s) additions.
+    """
+
+    step_size: float | Scalar | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    num_steps: int = 100_000
+    momentum: float = 0.9
+    averaging: float | Literal["auto"] = "auto"
+    tol: float = 1e-2
+    may_slow_down: bool = eqx.field(default=False, repr=False)
+
+    def __check_init__(self) -> None:
+        check_count(self.num_steps, "num_steps", 1)
+        if self.batch_size != "auto":
+            check_count(self.batch_size, "batch_size", 1)
+        if isinstance(self.step_size, (int, float)) and not self.step_size > 0:
+            raise ValueError(f"step_size must be positive or 'auto', got {self.step_size!r}.")
+        if isinstance(self.step_size, str) and self.step_size != "auto":
+            raise ValueError(f"step_size must be positive or 'auto', got {self.step_size!r}.")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}.")
+        if self.averaging != "auto" and not 0 < self.averaging <= 1:
+            raise ValueError(f"averaging must be in (0, 1] or 'auto', got {self.averaging!r}.")
+        if not self.tol >= 0:
+            raise ValueError(f"tol must be at least 0, got {self.tol!r}.")
+
+    def init(self, operator: Operator, b: Columns, start: Columns) -> SDDState:
+        return SDDState(alpha=start, velocity=jnp.zeros_like(start), average=start)
+
+    def step(
+        self, operator: Operator, b: Columns, state: SDDState, key: RandomKey
+    ) -> tuple[SDDState, Float[Array, " s"]]:
+        alpha, velocity, average = state
+        n, B, rho, r = operator.n, self.batch_size, self.momentum, self.averaging
+        step = jnp.asarray(self.step_size, b.dtype) / B  # beta * n / B
+
+        index = jax.random.randint(key, (B,), 0, n, jnp.int32)  # independent, with replacement
+        gradient = operator.rows(index, alpha + rho * velocity) - b[index]  # the coordinates in the batch
+        velocity = (rho * velocity).at[index].add(-step * gradient)  # add: an index may come up twice
+        alpha = alpha + velocity
+        average = r * alpha + (1 - r) * average
+
+        return SDDState(alpha, velocity, average), (n / B) * jnp.sum(gradient**2, axis=0)
+
+    def weights(self, state: SDDState) -> Columns:
+        return state.average
+
+    def passes_per_step(self, n: int) -> float:
+        return self.batch_size / n
+
+    def max_steps(self, n: int) -> int:
+        return self.num_steps
+
+    def prepared(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[SDD, float]:
+        batch, step, passes = self.batch_size, self.step_size, 0.0
+        if batch == "auto" or step == "auto":
+            spectrum = estimate_spectrum(operator, key)
+            passes = spectrum.passes
+            if batch == "auto":
+                critical = critical_batch_size(spectrum, self.momentum)
+                power = 1 << int(np.ceil(np.log2(max(critical, 1.0))))
+                batch = min(operator.n, max(SMALLEST_BATCH, min(LARGEST_BATCH, power)))
+            if step == "auto":
+                step = SAFETY * stable_step_size(spectrum, batch, self.momentum)
+        averaging = min(1.0, 100 / self.num_steps) if self.averaging == "auto" else self.averaging
+        return SDD(
+            step_size=np.float64(step),
+            batch_size=batch,
+            num_steps=self.num_steps,
+            momentum=self.momentum,
+            averaging=averaging,
+            tol=self.tol,
+            may_slow_down=self.step_size == "auto",
+        ), passes
+
+    def slower(self) -> SDD | None:
+        return eqx.tree_at(lambda solver: solver.step_size, self, self.step_size / 2) if self.may_slow_down else None
+
+    def explain_divergence(self, operator: Operator, key: RandomKey) -> str:
+        limit = stable_step_size(estimate_spectrum(operator, key), self.batch_size, self.momentum)
+        if self.step_size < limit:
+            return (
+                f"step_size={float(self.step_size):.3g} is below the predicted limit of {limit:.3g}, so rounding is the "
+                "likelier cause. Pass float64 inputs or more noise."
+            )
+        return (
+            f"step_size={float(self.step_size):.3g} is too large here; the largest stable one is about {limit:.3g}. "
+            f"Pass step_size='auto' or step_size={SAFETY * limit:.2g}."
+        )
+
+
+def stable_step_size(spectrum: Spectrum, batch_size: int, momentum: float) -> float:
+    """The largest stable beta * n: 1 / ((1 + 2 rho) / (2 + 2 rho) * lambda_1 / n + max_i A_ii / (2 B (1 - rho))).
+
+    The first term is the limit of Nesterov's method without noise, the second that of the batch's noise. lambda_1 is the
+    largest eigenvalue of A = K + noise * I.
+    """
+    curvature = (1 + 2 * momentum) / (2 + 2 * momentum) * spectrum.largest / spectrum.n
+    return 1.0 / (curvature + spectrum.diagonal / (2 * batch_size * (1 - momentum)))
+
+
+def critical_batch_size(spectrum: Spectrum, momentum: float) -> float:
+    """The batch at which both terms of `stable_step_size` are equal: beyond it, a larger one buys at most a factor 2."""
+    curvature = (1 + 2 * momentum) / (2 + 2 * momentum) * spectrum.largest / spectrum.n
+    return spectrum.diagonal / (2 * (1 - momentum) * curvature)
