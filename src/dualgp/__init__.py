@@ -3,12 +3,12 @@
 In the order in which data flows: kernel -> operator -> solver -> posterior.
 """
 
-from dualgp import metrics
+from dualgp import data, metrics
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
 from dualgp.operators import KernelOperator
 from dualgp.posterior import Posterior
-from dualgp.solvers import SDD, Auto, Cholesky, Result, Solution, solve
+from dualgp.solvers import SDD, Auto, BlockDescent, Cholesky, Result, Solution, solve
 
 __version__ = "0.1.0"
 
@@ -16,6 +16,7 @@ __all__ = [
     "RBF",
     "SDD",
     "Auto",
+    "BlockDescent",
     "Cholesky",
     "GaussianProcess",
     "Kernel",
@@ -26,6 +27,7 @@ __all__ = [
     "Posterior",
     "Result",
     "Solution",
+    "data",
     "metrics",
     "solve",
 ]

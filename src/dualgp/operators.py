@@ -47,8 +47,8 @@ class Operator(eqx.Module):
         """K[index] @ v: `len(index) * n` kernel entries."""
 
     @abstractmethod
-    def kernel_columns(self, rows: Indices, columns: Indices) -> Float[Array, "rows columns"]:
-        """The entries K[rows][:, columns]."""
+    def kernel_block(self, rows: Indices, columns: Indices, dtype: Any = None) -> Float[Array, "rows columns"]:
+        """The entries K[rows][:, columns], in another precision on request."""
 
     @abstractmethod
     def kernel_diagonal(self) -> Float[Array, " n"]:
@@ -62,9 +62,10 @@ class Operator(eqx.Module):
         """A[index] @ v."""
         return self.kernel_rows(index, v) + self._noise * v[index]
 
-    def block(self, index: Indices) -> Float[Array, "batch batch"]:
+    def block(self, index: Indices, dtype: Any = None) -> Float[Array, "batch batch"]:
         """A[index][:, index], for distinct indices."""
-        return self.kernel_columns(index, index) + self._noise * jnp.eye(index.shape[0], dtype=self.dtype)
+        block = self.kernel_block(index, index, dtype)
+        return block + jnp.asarray(self.noise, block.dtype) * jnp.eye(index.shape[0], dtype=block.dtype)
 
     def diagonal(self) -> Float[Array, " n"]:
         """The diagonal of A."""
@@ -103,8 +104,8 @@ class DenseOperator(Operator):
     def kernel_rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
         return jnp.asarray(self.matrix)[index] @ v
 
-    def kernel_columns(self, rows: Indices, columns: Indices) -> Float[Array, "rows columns"]:
-        return jnp.asarray(self.matrix)[rows[:, None], columns]
+    def kernel_block(self, rows: Indices, columns: Indices, dtype: Any = None) -> Float[Array, "rows columns"]:
+        return jnp.asarray(self.matrix)[rows[:, None], columns].astype(dtype or self.dtype)
 
     def kernel_diagonal(self) -> Float[Array, " n"]:
         return jnp.diagonal(jnp.asarray(self.matrix))
@@ -162,10 +163,11 @@ class KernelOperator(Operator):
             return self.kept.kernel_rows(index, v)
         return tiled_product(self.kernel, self.x[index], self.x, v)
 
-    def kernel_columns(self, rows: Indices, columns: Indices) -> Float[Array, "rows columns"]:
-        if self.kept is not None:
-            return self.kept.kernel_columns(rows, columns)
-        return self.kernel(self.x[rows], self.x[columns])
+    def kernel_block(self, rows: Indices, columns: Indices, dtype: Any = None) -> Float[Array, "rows columns"]:
+        dtype = jnp.dtype(dtype or self.dtype)
+        if self.kept is not None and dtype == self.dtype:
+            return self.kept.kernel_block(rows, columns)
+        return self.kernel(self.x[rows].astype(dtype), self.x[columns].astype(dtype))
 
     def kernel_diagonal(self) -> Float[Array, " n"]:
         return self.kernel.diagonal(self.x)

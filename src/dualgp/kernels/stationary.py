@@ -1,14 +1,13 @@
 """Stationary kernels: variance * profile(||(x - x') / lengthscale||^2), one formula a class.
 
-Each class gives its profile and the distribution of its frequencies (Bochner's theorem): the Fourier transform of the
-profile is a density, and cos(omega . (x - x')) averaged over it is the profile again.
+Each class gives its profile, and the distribution of the length of its frequencies (Bochner's theorem): the Fourier
+transform of the profile is a spherical density, and cos(omega . (x - x')) averaged over it is the profile again.
 """
 
 import math
 from abc import abstractmethod
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -18,7 +17,7 @@ from dualgp._checks import check_positive
 from dualgp._types import AnyArray, Points, RandomKey
 from dualgp.kernels.base import Kernel
 from dualgp.kernels.distances import safe_sqrt, squared_distances
-from dualgp.kernels.features import Features, FourierFeatures
+from dualgp.kernels.features import Features, FourierFeatures, draw_frequencies
 
 
 class Stationary(Kernel):
@@ -47,8 +46,8 @@ class Stationary(Kernel):
         """The kernel at unit variance, as a function of r^2."""
 
     @abstractmethod
-    def frequencies(self, key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
-        """Draws from the spectral density at unit lengthscale."""
+    def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
+        """The length that a frequency in d dimensions exceeds with probability `tail`, at unit lengthscale."""
 
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         x1, x2 = jnp.asarray(x1), jnp.asarray(x2)
@@ -59,8 +58,8 @@ class Stationary(Kernel):
         return jnp.full(x.shape[:1], jnp.asarray(self.variance, x.dtype))
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
-        omega = self.frequencies(key, max(1, num_features // 2), d)
-        return FourierFeatures(omega / jnp.asarray(self.lengthscale, omega.dtype), self.variance)
+        omega, weights = draw_frequencies(self.frequency_length, key, max(1, num_features // 2), d)
+        return FourierFeatures(omega / self.lengthscale, weights, self.variance)
 
     def _scaled(self, x: Points) -> Points:
         if self.lengthscale.ndim == 1 and self.lengthscale.shape[0] != x.shape[1]:
@@ -83,8 +82,10 @@ class RBF(Stationary):
     def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
         return jnp.exp(-0.5 * squared)
 
-    def frequencies(self, key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
-        return _normal(key, num, d)
+    def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
+        from scipy.special import gammainccinv
+
+        return np.sqrt(2.0 * gammainccinv(d / 2, tail))  # its square is a chi-square with d degrees of freedom
 
 
 class Matern12(Stationary):
@@ -93,8 +94,8 @@ class Matern12(Stationary):
     def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
         return jnp.exp(-safe_sqrt(squared))
 
-    def frequencies(self, key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
-        return _student_t(key, num, d, nu=0.5)
+    def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
+        return _student_t_length(tail, d, nu=0.5)
 
 
 class Matern32(Stationary):
@@ -104,8 +105,8 @@ class Matern32(Stationary):
         r = math.sqrt(3.0) * safe_sqrt(squared)
         return (1.0 + r) * jnp.exp(-r)
 
-    def frequencies(self, key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
-        return _student_t(key, num, d, nu=1.5)
+    def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
+        return _student_t_length(tail, d, nu=1.5)
 
 
 class Matern52(Stationary):
@@ -115,17 +116,13 @@ class Matern52(Stationary):
         r = math.sqrt(5.0) * safe_sqrt(squared)
         return (1.0 + r + (5.0 / 3.0) * squared) * jnp.exp(-r)
 
-    def frequencies(self, key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
-        return _student_t(key, num, d, nu=2.5)
+    def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
+        return _student_t_length(tail, d, nu=2.5)
 
 
-def _normal(key: RandomKey, num: int, d: int) -> Float[Array, "num d"]:
-    # Drawn in float32 and widened, so that a seed means the same prior function in both precisions.
-    return jax.random.normal(key, (num, d), jnp.float32)
-
-
-def _student_t(key: RandomKey, num: int, d: int, nu: float) -> Float[Array, "num d"]:
+def _student_t_length(tail: np.ndarray, d: int, nu: float) -> np.ndarray:
     """N(0, I) * sqrt(2 nu / chi2_{2 nu}), with *one* chi-square a frequency: one a dimension is another kernel."""
-    normal, gamma = jax.random.split(key)
-    chi2 = 2.0 * jax.random.gamma(gamma, nu, (num, 1), jnp.float32)
-    return _normal(normal, num, d) * jnp.sqrt(2.0 * nu / chi2)
+    from scipy.special import betaincinv
+
+    share = betaincinv(nu, d / 2, tail)
+    return np.sqrt(2.0 * nu * (1.0 - share) / share)

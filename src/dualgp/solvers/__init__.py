@@ -5,11 +5,14 @@
     residual.py   how far an answer is from solving the system, checked on fresh rows
     cholesky.py   exact, in float64: the oracle
     sdd.py        stochastic dual descent: the paper's Algorithm 1
+    block_descent.py  random blocks solved exactly: the default where n is large
+    auto.py       solver="auto"
 """
 
 from dualgp.solvers.auto import Auto
 from dualgp.solvers.base import IterativeSolver, Result, Solution, Solver, solve
+from dualgp.solvers.block_descent import BlockDescent
 from dualgp.solvers.cholesky import Cholesky
 from dualgp.solvers.sdd import SDD
 
-__all__ = ["SDD", "Auto", "Cholesky", "IterativeSolver", "Result", "Solution", "Solver", "solve"]
+__all__ = ["SDD", "Auto", "BlockDescent", "Cholesky", "IterativeSolver", "Result", "Solution", "Solver", "solve"]

@@ -178,6 +178,12 @@ def require_key(run: Run, solver: Solver) -> RandomKey:
     return check_key(run.key, type(solver).__name__)
 
 
+def check_tol(tol: float) -> None:
+    """A tolerance is a share of the right-hand side's norm."""
+    if not 0 <= tol < 1:
+        raise ValueError(f"tol must be at least 0 and below 1, got {tol!r}: it is relative to the norm of b.")
+
+
 def _as_columns(b: Any, operator: Operator, name: str) -> Columns:
     array = as_float_array(b, name)
     if array.ndim not in (1, 2) or array.shape[0] != operator.n:

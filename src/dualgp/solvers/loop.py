@@ -21,6 +21,7 @@ from dualgp.solvers.residual import column_norms, fresh_residual
 CHUNK_ENTRIES, CHUNK_STEPS = 2e8, 250
 DIVERGED_ABOVE = 10.0  # times the smallest residual so far
 MOST_SLOWDOWNS = 10
+BETWEEN_CHECKS = 4.0  # a failed check on fresh rows is followed by this many times its own cost in steps
 
 
 def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> Solution:
@@ -33,7 +34,7 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
     chunk = min(CHUNK_STEPS, max(1, round(CHUNK_ENTRIES / n**2 / solver.passes_per_step(n))))
 
     last_good, smallest = state, (1.0 if run.start is None else math.inf)
-    step, slowdowns, next_check, rows_checked = 0, 0, 0, 0.0
+    step, slowdowns, next_check = 0, 0, 0.0
     result, checked = Result.BUDGET_REACHED, None
     trace: list[tuple[int, float, float, np.ndarray]] = []
 
@@ -59,14 +60,15 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
                 if level <= smallest:
                     last_good, smallest = state, level
                 show(solver, residual, step / solver.max_steps(n))
-                if residual.max() <= solver.tol and step >= next_check:
+                if residual.max() <= solver.tol and passes >= next_check:
                     check_key, subkey = jax.random.split(check_key)
                     checked = fresh_residual(operator, b, solver.weights(state), subkey)
                     passes += checked.passes
                     if checked.upper.max() <= solver.tol:
                         result = Result.CONVERGED
                         break
-                    checked, next_check = None, step + max(1, step // 8)
+                    next_check = passes + BETWEEN_CHECKS * checked.passes
+                    checked = None
         except KeyboardInterrupt:
             result = Result.INTERRUPTED
 

@@ -6,6 +6,7 @@ of coordinates. The noise of that estimate vanishes at the solution, so a consta
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -17,7 +18,7 @@ from jaxtyping import Array, Float
 from dualgp._checks import check_count
 from dualgp._types import Columns, RandomKey, Scalar
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver
+from dualgp.solvers.base import IterativeSolver, check_tol
 from dualgp.solvers.spectrum import Spectrum, estimate_spectrum
 
 SAFETY = 0.9  # share of the largest stable step size that "auto" takes
@@ -46,6 +47,7 @@ class SDD(IterativeSolver):
     A step costs B * n kernel entries and O(n s) additions.
     """
 
+    _: KW_ONLY
     step_size: float | Scalar | Literal["auto"] = "auto"
     batch_size: int | Literal["auto"] = "auto"
     num_steps: int = 100_000
@@ -66,8 +68,7 @@ class SDD(IterativeSolver):
             raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}.")
         if self.averaging != "auto" and not 0 < self.averaging <= 1:
             raise ValueError(f"averaging must be in (0, 1] or 'auto', got {self.averaging!r}.")
-        if not self.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {self.tol!r}.")
+        check_tol(self.tol)
 
     def init(self, operator: Operator, b: Columns, start: Columns) -> SDDState:
         return SDDState(alpha=start, velocity=jnp.zeros_like(start), average=start)
