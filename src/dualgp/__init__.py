@@ -8,13 +8,15 @@ from dualgp.gp import GaussianProcess
 from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
 from dualgp.operators import KernelOperator
 from dualgp.posterior import Posterior
-from dualgp.solvers import SDD, Auto, BlockDescent, Cholesky, Result, Solution, solve
+from dualgp.solvers import CG, SDD, SGD, Auto, BlockDescent, Cholesky, PivotedCholesky, Result, Solution, solve
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CG",
     "RBF",
     "SDD",
+    "SGD",
     "Auto",
     "BlockDescent",
     "Cholesky",
@@ -24,6 +26,7 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "PivotedCholesky",
     "Posterior",
     "Result",
     "Solution",

@@ -7,6 +7,7 @@ data in column tiles, so it needs O(n (d + s)) memory and one tile of K, whateve
 import math
 import os
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -17,8 +18,8 @@ from jaxtyping import Array, Float
 
 from dualgp._arrays import as_parameter, in_wide
 from dualgp._checks import check_finite, check_points, check_positive
-from dualgp._types import AnyArray, Columns, Indices, Points
-from dualgp.kernels import Kernel
+from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
+from dualgp.kernels import Features, Kernel
 
 # Entries of K that exist at once when streaming: 4 MB in float32. Measured at n = 50,000, d = 9, 512 rows: tiles of
 # 1024 to 4096 columns take 30 to 50 ms, one tile of all 50,000 columns 115 ms.
@@ -47,12 +48,24 @@ class Operator(eqx.Module):
         """K[index] @ v: `len(index) * n` kernel entries."""
 
     @abstractmethod
+    def kernel_columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "n s"]:
+        """K[:, index] @ u: the transpose of `kernel_rows`."""
+
+    @abstractmethod
     def kernel_block(self, rows: Indices, columns: Indices, dtype: Any = None) -> Float[Array, "rows columns"]:
         """The entries K[rows][:, columns], in another precision on request."""
 
     @abstractmethod
     def kernel_diagonal(self) -> Float[Array, " n"]:
         """The diagonal of K."""
+
+    @abstractmethod
+    def features(self, key: RandomKey, num: int) -> Features:
+        """Random features of the kernel, for methods that estimate K by them."""
+
+    @abstractmethod
+    def feature_matrix(self, features: Features) -> Float[Array, "n num"]:
+        """phi(x) for the n data: E[phi(x) @ phi(x).T] = K."""
 
     @abstractmethod
     def dense(self) -> Float[np.ndarray, "n n"]:
@@ -73,14 +86,7 @@ class Operator(eqx.Module):
 
     def __matmul__(self, v: Columns) -> Float[Array, "n s"]:
         """A @ v, in blocks of rows: one pass over K."""
-        size = min(ROW_BLOCK, self.n)
-
-        def fill(i: Array, product: Columns) -> Columns:
-            start = jnp.minimum(i * size, self.n - size)  # the last block overlaps the one before
-            index = start + jnp.arange(size, dtype=jnp.int32)
-            return jax.lax.dynamic_update_slice_in_dim(product, self.rows(index, v), start, axis=0)
-
-        return jax.lax.fori_loop(0, math.ceil(self.n / size), fill, jnp.zeros_like(v))
+        return in_row_blocks(lambda rows: self.rows(rows, v), self.n, v.shape[1], v.dtype)
 
     @property
     def _noise(self) -> Float[Array, ""]:
@@ -104,11 +110,20 @@ class DenseOperator(Operator):
     def kernel_rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
         return jnp.asarray(self.matrix)[index] @ v
 
+    def kernel_columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "n s"]:
+        return jnp.asarray(self.matrix)[index].T @ u
+
     def kernel_block(self, rows: Indices, columns: Indices, dtype: Any = None) -> Float[Array, "rows columns"]:
         return jnp.asarray(self.matrix)[rows[:, None], columns].astype(dtype or self.dtype)
 
     def kernel_diagonal(self) -> Float[Array, " n"]:
         return jnp.diagonal(jnp.asarray(self.matrix))
+
+    def features(self, key: RandomKey, num: int) -> Features:
+        raise TypeError("A matrix has no random features. Use a KernelOperator, or a solver that needs none.")
+
+    def feature_matrix(self, features: Features) -> Float[Array, "n num"]:
+        raise TypeError("A matrix has no random features. Use a KernelOperator, or a solver that needs none.")
 
     def dense(self) -> Float[np.ndarray, "n n"]:
         matrix = np.array(self.matrix, np.float64)
@@ -163,6 +178,12 @@ class KernelOperator(Operator):
             return self.kept.kernel_rows(index, v)
         return tiled_product(self.kernel, self.x[index], self.x, v)
 
+    def kernel_columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "n s"]:
+        if self.kept is not None:
+            return self.kept.kernel_columns(index, u)
+        points = self.x[index]
+        return in_row_blocks(lambda rows: tiled_product(self.kernel, self.x[rows], points, u), self.n, u.shape[1], u.dtype)
+
     def kernel_block(self, rows: Indices, columns: Indices, dtype: Any = None) -> Float[Array, "rows columns"]:
         dtype = jnp.dtype(dtype or self.dtype)
         if self.kept is not None and dtype == self.dtype:
@@ -171,6 +192,12 @@ class KernelOperator(Operator):
 
     def kernel_diagonal(self) -> Float[Array, " n"]:
         return self.kernel.diagonal(self.x)
+
+    def features(self, key: RandomKey, num: int) -> Features:
+        return self.kernel.features(key, num, self.x.shape[1])
+
+    def feature_matrix(self, features: Features) -> Float[Array, "n num"]:
+        return features(self.x)
 
     @in_wide
     def dense(self) -> Float[np.ndarray, "n n"]:
@@ -214,15 +241,21 @@ def _block(kernel: Kernel, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
 
 @eqx.filter_jit
 def _assemble(kernel: Kernel, x: Points) -> Float[Array, "n n"]:
-    """K, one block of rows at a time, in place."""
-    n, size = x.shape[0], min(ROW_BLOCK, x.shape[0])
+    return in_row_blocks(lambda rows: kernel(x[rows], x), x.shape[0], x.shape[0], x.dtype)
 
-    def fill(i: Array, matrix: Array) -> Array:
-        start = jnp.minimum(i * size, n - size)
-        rows = jax.lax.dynamic_slice_in_dim(x, start, size)
-        return jax.lax.dynamic_update_slice_in_dim(matrix, kernel(rows, x), start, axis=0)
 
-    return jax.lax.fori_loop(0, math.ceil(n / size), fill, jnp.zeros((n, n), x.dtype))
+def in_row_blocks(
+    function: Callable[[Indices], Float[Array, "batch s"]], n: int, s: int, dtype: Any
+) -> Float[Array, "n s"]:
+    """The (n, s) array whose rows are function(rows), filled in place one block of rows after the other."""
+    size = min(ROW_BLOCK, n)
+
+    def fill(i: Array, whole: Array) -> Array:
+        start = jnp.minimum(i * size, n - size)  # the last block overlaps the one before
+        block = function(start + jnp.arange(size, dtype=jnp.int32))
+        return jax.lax.dynamic_update_slice_in_dim(whole, block, start, axis=0)
+
+    return jax.lax.fori_loop(0, math.ceil(n / size), fill, jnp.zeros((n, s), dtype))
 
 
 def check_noise(noise: Any) -> None:

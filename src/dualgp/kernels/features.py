@@ -47,6 +47,10 @@ class Features(eqx.Module):
     def scaled(self, scale: AnyArray) -> Features:
         """The features of scale * k."""
 
+    @abstractmethod
+    def resampled(self, key: RandomKey, num: int) -> Features:
+        """Fewer features (num columns a term), drawn from these as from the whole distribution; works under jit."""
+
     def __add__(self, other: Features) -> Features:
         return SumFeatures(self.terms + other.terms)
 
@@ -77,6 +81,12 @@ class FourierFeatures(Features):
     def scaled(self, scale: AnyArray) -> FourierFeatures:
         return FourierFeatures(self.omega, self.weights, scale * self.variance)
 
+    def resampled(self, key: RandomKey, num: int) -> FourierFeatures:
+        half = max(1, num // 2)
+        weights = jnp.asarray(self.weights)
+        index = jax.random.choice(key, weights.shape[0], (half,), p=weights)
+        return FourierFeatures(jnp.asarray(self.omega)[index], jnp.full(half, 1.0 / half, weights.dtype), self.variance)
+
     def times(self, other: FourierFeatures) -> FourierFeatures:
         """The features of the product of two stationary kernels: cos(a) cos(b) averages to cos(a + b).
 
@@ -101,6 +111,10 @@ class SumFeatures(Features):
 
     def __call__(self, x: Points) -> Float[Array, "m num"]:
         return jnp.concatenate([part(x) for part in self.parts], axis=1)
+
+    def resampled(self, key: RandomKey, num: int) -> SumFeatures:
+        keys = jax.random.split(key, len(self.parts))
+        return SumFeatures(tuple(part.resampled(key, num) for part, key in zip(self.parts, keys, strict=True)))
 
     def scaled(self, scale: AnyArray) -> SumFeatures:
         return SumFeatures(tuple(part.scaled(scale) for part in self.parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -85,6 +85,9 @@ class IterativeSolver(Solver):
     """A solver that improves an iterate step by step. Everything else (budgets, stopping, progress) is in loop.py."""
 
     tol: eqx.AbstractVar[float]
+
+    # Times the smallest residual so far: beyond, it has diverged. Not a setting: a property of the method.
+    growth_limit: ClassVar[float] = 10.0
 
     @abstractmethod
     def prepared(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[IterativeSolver, float]:

@@ -17,9 +17,8 @@ from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, Result, Run, Solution, Trace, require_key
 from dualgp.solvers.residual import column_norms, fresh_residual
 
-# A chunk is a fixed amount of work, not of time, so that a run does not depend on the speed of the machine.
-CHUNK_ENTRIES, CHUNK_STEPS = 2e8, 250
-DIVERGED_ABOVE = 10.0  # times the smallest residual so far
+# A chunk is at most a pass and a fixed amount of work, not of time: a run must not depend on the machine's speed.
+CHUNK_ENTRIES = 2e8
 MOST_SLOWDOWNS = 10
 BETWEEN_CHECKS = 4.0  # a failed check on fresh rows is followed by this many times its own cost in steps
 
@@ -31,10 +30,10 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
     solver, passes = requested.prepared(operator, b, setup_key)
     state = solver.init(operator, b, jnp.zeros_like(b) if run.start is None else run.start)
     norms, n = column_norms(b), operator.n
-    chunk = min(CHUNK_STEPS, max(1, round(CHUNK_ENTRIES / n**2 / solver.passes_per_step(n))))
+    chunk = max(1, round(min(1.0, CHUNK_ENTRIES / n**2) / solver.passes_per_step(n)))
 
     last_good, smallest = state, (1.0 if run.start is None else math.inf)
-    step, slowdowns, next_check = 0, 0, 0.0
+    step, slowdowns, next_check, level = 0, 0, 0.0, smallest
     result, checked = Result.BUDGET_REACHED, None
     trace: list[tuple[int, float, float, np.ndarray]] = []
 
@@ -47,7 +46,7 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
                 residual, level = np.sqrt(squared) / norms, math.sqrt(squared.sum() / (norms**2).sum())
                 trace.append((step, passes, time.perf_counter() - began, residual))
 
-                if not level <= DIVERGED_ABOVE * smallest:  # also true for NaN
+                if not math.isfinite(level) or level > solver.growth_limit * smallest:
                     slower = solver.slower() if slowdowns < MOST_SLOWDOWNS else None
                     if slower is None:
                         result = Result.DIVERGED
@@ -72,7 +71,8 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
         except KeyboardInterrupt:
             result = Result.INTERRUPTED
 
-    state = last_good if result is Result.DIVERGED else state
+    if result is Result.DIVERGED or level > 2.0 * smallest:
+        state = last_good
     if checked is None:
         checked = fresh_residual(operator, b, solver.weights(state), check_key)
         passes += checked.passes

@@ -1,0 +1,67 @@
+"""Low-rank preconditioners P = F F^T + noise * I with F F^T close to K, from a few columns of K."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dualgp._checks import check_count
+from dualgp._types import AnyArray, Columns, RandomKey, Vector
+from dualgp.operators import Operator
+
+
+class Preconditioner(eqx.Module):
+    """v -> P^-1 v = (v - F (noise I + F^T F)^-1 F^T v) / noise (Woodbury)."""
+
+    F: Float[AnyArray, "n k"]
+    inner: Float[AnyArray, "k k"]  # Cholesky factor of noise I + F^T F, in float64
+    noise: AnyArray
+    left: AnyArray  # trace of K - F F^T: what the columns did not explain
+
+    def __call__(self, v: Columns) -> Columns:
+        inside = jax.scipy.linalg.cho_solve((self.inner, True), (self.F.T @ v).astype(self.inner.dtype))
+        return (v - self.F @ inside.astype(v.dtype)) / jnp.asarray(self.noise, v.dtype)
+
+
+class PivotedCholesky(eqx.Module):
+    """A partial Cholesky factorisation of K: `rank` columns, rank / n of a pass and O(n rank^2) operations.
+
+    The next pivot is the point that the others explain least (`random=False`, as in the paper), or a point drawn with
+    probability proportional to what is unexplained (`random=True`, RPCholesky: safer against outliers).
+    """
+
+    _: KW_ONLY
+    rank: int = 100
+    random: bool = False
+
+    def __check_init__(self) -> None:
+        check_count(self.rank, "rank", 1)
+
+    @eqx.filter_jit
+    def __call__(self, operator: Operator, key: RandomKey) -> Preconditioner:
+        n, rank, dtype = operator.n, min(self.rank, operator.n), operator.dtype
+        everything = jnp.arange(n, dtype=jnp.int32)
+        diagonal = operator.kernel_diagonal()
+        # A pivot below the rounding error of the diagonal would divide noise by noise.
+        smallest = jnp.max(diagonal) * jnp.finfo(dtype).eps * 10.0
+
+        def add_column(i: Array, carry: tuple[Array, Vector]) -> tuple[Array, Vector]:
+            F, unexplained = carry
+            if self.random:
+                pivot = jax.random.categorical(jax.random.fold_in(key, i), jnp.log(unexplained))
+            else:
+                pivot = jnp.argmax(unexplained)
+            height = unexplained[pivot]
+            column = operator.kernel_block(everything, pivot[None])[:, 0] - F @ F[pivot]
+            column = jnp.where(height > smallest, column / jnp.sqrt(jnp.maximum(height, smallest)), 0.0)
+            unexplained = jnp.maximum(unexplained - column**2, 0.0).at[pivot].set(0.0)
+            return F.at[:, i].set(column), unexplained
+
+        F, unexplained = jax.lax.fori_loop(0, rank, add_column, (jnp.zeros((n, rank), dtype), diagonal))
+        wide = F.astype(jnp.float64)
+        gram = wide.T @ wide + jnp.asarray(operator.noise, jnp.float64) * jnp.eye(rank, dtype=jnp.float64)
+        return Preconditioner(F, jnp.linalg.cholesky(gram), operator.noise, jnp.sum(unexplained))
