@@ -53,6 +53,7 @@ class GaussianProcess(eqx.Module):
         memory: int | None = None,
         max_seconds: float | None = None,
         max_passes: float | None = None,
+        checkpoint: Any = None,
         progress: bool = False,
     ) -> Posterior:
         """The posterior given all of the data: one solve for the mean and the samples together.
@@ -64,7 +65,7 @@ class GaussianProcess(eqx.Module):
         - `num_samples`: posterior functions; they also give the standard deviation (64 know it to 9 %). 0 is allowed.
         - `key`: randomness of samples and solver; `num_features`: random features for each prior function.
         - `dtype`: by default that of `x`, but float32 from 10,000 points on. `memory`: see `KernelOperator`.
-        - `max_seconds`, `max_passes`, `progress`: see `solve`.
+        - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`.
         """
         x = check_points(x)
         y = check_targets(y, x.shape[0])
@@ -75,7 +76,7 @@ class GaussianProcess(eqx.Module):
         if num_samples:
             prior = prior_paths(self.kernel, x.shape[1], num_samples, sample_key, check_count(num_features, "num_features", 2))
         targets = self._targets(operator.x, y, prior, noise_key)
-        run = {"max_seconds": max_seconds, "max_passes": max_passes, "progress": progress}
+        run = {"max_seconds": max_seconds, "max_passes": max_passes, "checkpoint": checkpoint, "progress": progress}
         return self._posterior(operator, targets, prior, solver, key=solve_key, **run)
 
     @in_wide
@@ -103,6 +104,23 @@ class GaussianProcess(eqx.Module):
         targets = jnp.concatenate([posterior.targets, new_targets])
         start = jnp.concatenate([jnp.asarray(posterior.weights, dtype), jnp.zeros_like(new_targets)])
         return self._posterior(operator, targets, posterior.prior, solver, key=solve_key, start=start, **run)
+
+    @in_wide
+    def refine(
+        self,
+        posterior: Posterior,
+        *,
+        solver: Solver | str | None = None,
+        key: RandomKey,
+        memory: int | None = None,
+        **run: Any,
+    ) -> Posterior:
+        """`posterior` solved further, by the same solver unless another is given."""
+        operator = KernelOperator(self.kernel, posterior.x, self.noise, memory=memory)
+        solver = posterior.solution.solver if solver is None else solver
+        return self._posterior(
+            operator, posterior.targets, posterior.prior, solver, key=key, start=posterior.solution, **run
+        )
 
     def sample_prior(self, d: int, num_samples: int, *, key: RandomKey, num_features: int = 4096) -> Any:
         """Functions drawn from the prior: a callable from (m, d) points to (num_samples, m) values."""

@@ -187,6 +187,13 @@ class Posterior:
         """The posterior given more data as well, solved from where this one ended. Settings as for `condition`."""
         return self.model.extend(self, x, y, key=key, **settings)
 
+    def refine(self, *, key: RandomKey, **settings: Any) -> Posterior:
+        """The same posterior solved further from where it ended, e.g. `refine(solver=BlockDescent(tol=1e-3), key=key)`.
+
+        Settings as for `condition`; without a solver, the one that made this posterior has another go.
+        """
+        return self.model.refine(self, key=key, **settings)
+
     @in_wide
     def error_bound(self, x: Any = None) -> float | Float[np.ndarray, " m"]:
         """A bound on |mean - exact posterior mean| that holds at every x, or a sharper one at the given points.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
@@ -46,7 +47,7 @@ class Solution:
       `residual_upper` is the upper end of its 95 % interval (equal to it where all rows were checked).
     - `passes`: kernel entries used, in units of n^2. `seconds`: wall-clock time, compilation included.
     - `solver`: the solver with every automatic setting filled in. `trace`: the running estimates.
-    - `factor`: the Cholesky factor of A, where the solver made one.
+    - `factor`: the Cholesky factor of A, where the solver made one. `state`: what another step would need.
     """
 
     weights: np.ndarray = field(repr=False)
@@ -60,6 +61,7 @@ class Solution:
     solver: Solver
     trace: Trace = field(repr=False)
     factor: np.ndarray | None = field(default=None, repr=False)
+    state: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,10 @@ class Run:
 
     key: RandomKey
     start: Columns | None = None
+    resume: Solution | None = None
     max_seconds: float | None = None
     max_passes: float | None = None
+    checkpoint: str | os.PathLike | None = None
     progress: bool = False
 
 
@@ -139,6 +143,7 @@ def solve(
     start: Any = None,
     max_seconds: float | None = None,
     max_passes: float | None = None,
+    checkpoint: str | os.PathLike | None = None,
     progress: bool = False,
 ) -> Solution:
     """Solve (K + noise * I) @ weights = b.
@@ -148,19 +153,23 @@ def solve(
     - `b`: one (n,) or many (n, s) right-hand sides, solved together.
     - `solver`: a solver such as `SDD()`, or "auto".
     - `key`: randomness; not needed by `Cholesky`.
-    - `start`: weights to start from, in the shape of `b`; zeros by default.
+    - `start`: weights to start from, in the shape of `b`; zeros by default. Or a `Solution` to go on with: by the same
+      method it continues exactly where that ended, momentum and all, so that with the same key two halves are one run.
     - `max_seconds`, `max_passes`: stop there and return what there is. Ctrl-C does the same.
+    - `checkpoint`: a file to save the state to now and then. The same call continues from it, and ends with the same
+      weights as if it had never been interrupted.
     - `progress`: show a progress bar.
     """
     solver = as_solver(solver)
     columns = _as_columns(b, operator, "b")
+    resume, start = (start, start.weights) if isinstance(start, Solution) else (None, start)
     start = None if start is None else _as_columns(start, operator, "start")
     if start is not None and start.shape != columns.shape:
         raise ValueError(f"start has shape {start.shape}, but b has {columns.shape}. Pass weights in the shape of b.")
     for name, budget in (("max_seconds", max_seconds), ("max_passes", max_passes)):
         if budget is not None and not budget > 0:
             raise ValueError(f"{name} must be positive, got {budget!r}. Leave it out for no limit.")
-    run = Run(key, start, max_seconds, max_passes, progress)
+    run = Run(key, start, resume, max_seconds, max_passes, checkpoint, progress)
     solution = solver.run(operator, columns, run)
     return solution if np.ndim(b) == 2 else replace(solution, weights=solution.weights[:, 0])
 

@@ -13,84 +13,127 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dualgp._types import Columns, RandomKey
+from dualgp.checkpoints import Checkpoint
 from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, Result, Run, Solution, Trace, require_key
-from dualgp.solvers.residual import column_norms, fresh_residual
+from dualgp.solvers.residual import Residual, column_norms, fresh_residual
 
 # A chunk is at most a pass and a fixed amount of work, not of time: a run must not depend on the machine's speed.
 CHUNK_ENTRIES = 2e8
+CHECKPOINT_SECONDS = 30.0
 MOST_SLOWDOWNS = 10
+STALLED_PASSES = 20
 BETWEEN_CHECKS = 4.0  # a failed check on fresh rows is followed by this many times its own cost in steps
 
 
 def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> Solution:
     """Run `requested` until it has converged on fresh rows, diverged, spent its budget or been interrupted."""
     began = time.perf_counter()
-    setup_key, step_key, check_key = jax.random.split(require_key(run, requested), 3)
-    solver, passes = requested.prepared(operator, b, setup_key)
-    state = solver.init(operator, b, jnp.zeros_like(b) if run.start is None else run.start)
+    key = require_key(run, requested)
+    setup_key, step_key, check_key = jax.random.split(key, 3)
+    solver, setup_passes = requested.prepared(operator, b, setup_key)
+    start = jnp.zeros_like(b) if run.start is None else run.start
+    state, first_step = solver.init(operator, b, start), 0
+    if run.resume is not None and jax.tree.structure(run.resume.state) == jax.tree.structure(state):
+        state, first_step = run.resume.state, run.resume.steps
     norms, n = column_norms(b), operator.n
     chunk = max(1, round(min(1.0, CHUNK_ENTRIES / n**2) / solver.passes_per_step(n)))
 
-    last_good, smallest = state, (1.0 if run.start is None else math.inf)
-    step, slowdowns, next_check, level = 0, 0, 0.0, smallest
-    result, checked = Result.BUDGET_REACHED, None
-    trace: list[tuple[int, float, float, np.ndarray]] = []
+    # Everything that the rest of the run depends on is in these three, so that they can be saved and read back.
+    last_good = state
+    at = {"step": first_step, "passes": setup_passes, "slowdowns": 0, "next_check": 0.0, "seconds": 0.0}
+    at |= {"smallest": 1.0 if run.start is None else math.inf, "level": math.inf, "checks": 0}
+    at |= {"milestone": math.inf, "milestone_passes": setup_passes}
+    trace: list[tuple[int, float, float, list[float]]] = []
 
+    file = None
+    if run.checkpoint is not None:
+        file = Checkpoint(run.checkpoint, (requested, operator, b, start, key, first_step))
+        if (saved := file.load((solver, state, last_good))) is not None:
+            (solver, state, last_good), progress = saved
+            at, trace = progress["at"], [tuple(entry) for entry in progress["trace"]]
+            began -= at["seconds"]
+
+    def seconds() -> float:
+        return time.perf_counter() - began
+
+    def save() -> None:
+        at["seconds"] = seconds()
+        file.save((solver, state, last_good), {"at": at, "trace": trace})
+
+    result, checked, last_saved = Result.BUDGET_REACHED, None, time.perf_counter()
     with _progress_bar(run.progress, type(requested).__name__) as show:
         try:
-            while (num := _steps_left(solver, n, step, passes, run, began, chunk)) > 0:
-                after, squared = _advance(solver, operator, b, state, step_key, jnp.int32(step), jnp.int32(num))
+            while (num := _steps_left(solver, n, first_step, at, run, seconds(), chunk)) > 0:
+                after, squared = _advance(solver, operator, b, state, step_key, jnp.int32(at["step"]), jnp.int32(num))
                 squared = np.asarray(squared, np.float64)
-                step, passes = step + num, passes + num * solver.passes_per_step(n)
-                residual, level = np.sqrt(squared) / norms, math.sqrt(squared.sum() / (norms**2).sum())
-                trace.append((step, passes, time.perf_counter() - began, residual))
+                at["step"] += num
+                at["passes"] += num * solver.passes_per_step(n)
+                residual, at["level"] = np.sqrt(squared) / norms, math.sqrt(squared.sum() / (norms**2).sum())
+                trace.append((at["step"], at["passes"], seconds(), residual.tolist()))
 
-                if not math.isfinite(level) or level > solver.growth_limit * smallest:
-                    slower = solver.slower() if slowdowns < MOST_SLOWDOWNS else None
+                if not math.isfinite(at["level"]) or at["level"] > solver.growth_limit * at["smallest"]:
+                    slower = solver.slower() if at["slowdowns"] < MOST_SLOWDOWNS else None
                     if slower is None:
                         result = Result.DIVERGED
                         break
-                    solver, slowdowns = slower, slowdowns + 1
+                    solver, at["slowdowns"] = slower, at["slowdowns"] + 1
                     state = solver.init(operator, b, solver.weights(last_good))
                     continue
 
                 state = after
-                if level <= smallest:
-                    last_good, smallest = state, level
-                show(solver, residual, step / solver.max_steps(n))
-                if residual.max() <= solver.tol and passes >= next_check:
-                    check_key, subkey = jax.random.split(check_key)
-                    checked = fresh_residual(operator, b, solver.weights(state), subkey)
-                    passes += checked.passes
+                if at["level"] <= at["smallest"]:
+                    last_good, at["smallest"] = state, at["level"]
+                show(solver, residual, (at["step"] - first_step) / solver.max_steps(n))
+                if residual.max() <= solver.tol and at["passes"] >= at["next_check"]:
+                    checked = _check(operator, b, solver.weights(state), check_key, at)
                     if checked.upper.max() <= solver.tol:
                         result = Result.CONVERGED
                         break
-                    next_check = passes + BETWEEN_CHECKS * checked.passes
-                    checked = None
+                    at["next_check"], checked = at["passes"] + BETWEEN_CHECKS * checked.passes, None
+                if solver.tol > 0 and _has_stalled(at):
+                    break
+                if file is not None and time.perf_counter() - last_saved >= CHECKPOINT_SECONDS:
+                    save()
+                    last_saved = time.perf_counter()
         except KeyboardInterrupt:
             result = Result.INTERRUPTED
 
-    if result is Result.DIVERGED or level > 2.0 * smallest:
+    if file is not None and result in (Result.BUDGET_REACHED, Result.INTERRUPTED):
+        save()
+    if result is Result.DIVERGED or at["level"] > 2.0 * at["smallest"]:
         state = last_good
     if checked is None:
-        checked = fresh_residual(operator, b, solver.weights(state), check_key)
-        passes += checked.passes
+        checked = _check(operator, b, solver.weights(state), check_key, at)
         if result is Result.BUDGET_REACHED and checked.upper.max() <= solver.tol:
             result = Result.CONVERGED
-    seconds = time.perf_counter() - began
     return Solution(
         weights=np.asarray(solver.weights(state)),
         result=result,
-        message=_message(result, solver, operator, checked.estimate, step, trace, slowdowns, setup_key),
+        message=_message(result, solver, operator, checked.estimate, at, trace, setup_key),
         residual=checked.estimate,
         residual_upper=checked.upper,
-        steps=step,
-        passes=passes,
-        seconds=seconds,
+        steps=at["step"],
+        passes=at["passes"],
+        seconds=seconds(),
         solver=solver,
         trace=_as_trace(trace, b.shape[1]),
+        state=state,
     )
+
+
+def _has_stalled(at: dict[str, Any]) -> bool:
+    """Whether the residual has not fallen by a tenth in the last third of the run: rounding stops it, not the budget."""
+    if at["smallest"] < 0.9 * at["milestone"]:
+        at["milestone"], at["milestone_passes"] = at["smallest"], at["passes"]
+    return at["passes"] - at["milestone_passes"] > max(STALLED_PASSES, at["passes"] / 3)
+
+
+def _check(operator: Operator, b: Columns, weights: Columns, key: RandomKey, at: dict[str, Any]) -> Residual:
+    checked = fresh_residual(operator, b, weights, jax.random.fold_in(key, at["checks"]))
+    at["checks"] += 1
+    at["passes"] += checked.passes
+    return checked
 
 
 @eqx.filter_jit
@@ -111,13 +154,13 @@ def _advance(
 
 
 def _steps_left(
-    solver: IterativeSolver, n: int, step: int, passes: float, run: Run, began: float, chunk: int
+    solver: IterativeSolver, n: int, first_step: int, at: dict[str, Any], run: Run, seconds: float, chunk: int
 ) -> int:
-    if run.max_seconds is not None and time.perf_counter() - began >= run.max_seconds:
+    if run.max_seconds is not None and seconds >= run.max_seconds:
         return 0
-    left = solver.max_steps(n) - step
+    left = solver.max_steps(n) - (at["step"] - first_step)
     if run.max_passes is not None:
-        left = min(left, math.floor((run.max_passes - passes) / solver.passes_per_step(n)))
+        left = min(left, math.floor((run.max_passes - at["passes"]) / solver.passes_per_step(n)))
     return min(chunk, left)
 
 
@@ -126,22 +169,28 @@ def _message(
     solver: IterativeSolver,
     operator: Operator,
     residual: np.ndarray,
-    step: int,
+    at: dict[str, Any],
     trace: list,
-    slowdowns: int,
     key: RandomKey,
 ) -> str:
-    name = type(solver).__name__
-    slowed = f" Its step size was halved {slowdowns} time(s) on the way." if slowdowns else ""
+    name, reached = type(solver).__name__, f"relative residual {residual.max():.2g}"
+    slowed = f" It started again more carefully {at['slowdowns']} time(s) on the way." if at["slowdowns"] else ""
     if result is Result.CONVERGED:
-        return f"{name} converged: relative residual {residual.max():.2g}, asked for {solver.tol:.2g}.{slowed}"
+        return f"{name} converged: {reached}, asked for {solver.tol:.2g}.{slowed}"
     if result is Result.DIVERGED:
-        growth = float(np.max(trace[-1][3]))
+        growth = max(trace[-1][3])
         how = f"residual {growth:.0e} times that of zero weights" if math.isfinite(growth) else "values not finite"
-        return f"{name} diverged at step {step} ({how}): {solver.explain_divergence(operator, key)}"
+        return f"{name} diverged at step {at['step']} ({how}): {solver.explain_divergence(operator, key)}"
+    if solver.tol == 0:
+        return f"{name} took all of its {at['step']} steps: {reached}."
+    if result is Result.BUDGET_REACHED and _has_stalled(at):
+        return (
+            f"{name} stalled after {at['step']} steps at {reached}, asked for {solver.tol:.2g}: with so little noise "
+            f"({float(operator.noise):.2g}), {operator.dtype} goes no further. Pass dtype='float64', or accept it.{slowed}"
+        )
     why = "was interrupted" if result is Result.INTERRUPTED else "used up its budget"
-    wanted = f", asked for {solver.tol:.2g}. Give it more time, or accept wider error bars" if solver.tol > 0 else ""
-    return f"{name} {why} after {step} steps at relative residual {residual.max():.2g}{wanted}.{slowed}"
+    advice = "Give it more time (refine), or accept wider error bars."
+    return f"{name} {why} after {at['step']} steps at {reached}, asked for {solver.tol:.2g}. {advice}{slowed}"
 
 
 def _as_trace(trace: list, num_columns: int) -> Trace:
