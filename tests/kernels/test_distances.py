@@ -1,0 +1,72 @@
+"""Squared distances by matrix products keep near neighbours apart, also in float32."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import gram, points
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+import dualgp as dg
+from dualgp._arrays import wide
+from dualgp.kernels.distances import safe_sqrt, squared_distances
+
+each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+each_dimension = pytest.mark.parametrize("d", [1, 2, 3, 8])
+
+
+def distances(a, b, dtype):
+    with wide():
+        result = squared_distances(jnp.asarray(a, dtype), jnp.asarray(b, dtype))
+    assert result.dtype == dtype
+    return np.asarray(result, np.float64)
+
+
+@each_dtype
+@each_dimension
+def test_squared_distances_equal_the_direct_formula(d, dtype):
+    a, b = (points(n, d, seed).astype(dtype) for n, seed in ((30, 0), (50, 1)))
+    direct = cdist(a, b, "sqeuclidean")
+    np.testing.assert_allclose(distances(a, b, dtype), direct, atol=20 * np.finfo(dtype).eps * direct.max())
+
+
+@each_dtype
+@each_dimension
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_equal_rows_have_distance_exactly_zero(d, dtype, offset):
+    a = (points(40, d) + offset).astype(dtype)
+    squared = distances(a, a[::-1], dtype)
+    assert (np.fliplr(squared).diagonal() == 0).all()
+    assert (squared >= 0).all()
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_near_neighbours_are_told_apart_in_float32(d):
+    lengthscale = 0.01  # a hundredth of the range
+    a = np.random.default_rng(0).uniform(size=(200, d)).astype(np.float32)
+    b = (a + 0.1 * lengthscale * points(200, d)).astype(np.float32)
+    for kernel in (dg.RBF(lengthscale), dg.Matern12(lengthscale)):
+        block = np.asarray(kernel(a, b))
+        np.testing.assert_allclose(block, gram(kernel, a, b), atol=2e-3)
+        assert 0.7 < np.median(block.diagonal()) < 1.0
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8])
+def test_an_outlier_does_not_merge_the_other_points(d):
+    a = np.random.default_rng(0).uniform(size=(100, d)).astype(np.float32)
+    with_outlier = np.concatenate([a, np.full((1, d), 1e3, np.float32)])
+    kernel = dg.Matern12(0.3)
+    np.testing.assert_allclose(kernel(with_outlier, with_outlier), gram(kernel, with_outlier), atol=0.02)
+
+
+@settings(max_examples=60, deadline=None)
+@given(d=st.sampled_from([1, 2, 3, 5]), log_scale=st.integers(-6, 6), offset=st.integers(-3, 3), seed=st.integers(0, 99))
+def test_distances_are_close_to_direct_ones_at_any_scale_and_offset(d, log_scale, offset, seed):
+    a = ((points(16, d, seed) + offset) * 10.0**log_scale).astype(np.float32)
+    direct = cdist(a.astype(np.float64), a.astype(np.float64), "sqeuclidean")
+    np.testing.assert_allclose(distances(a, a, np.float32), direct, atol=1e-5 * direct.max())
+
+
+def test_safe_sqrt_is_the_square_root():
+    np.testing.assert_allclose(safe_sqrt(jnp.asarray([0.0, 4.0, 9.0])), [0.0, 2.0, 3.0])

@@ -1,0 +1,129 @@
+"""The one loop: budgets, stopping, interruption, warm starts, divergence."""
+
+import jax
+import numpy as np
+import pytest
+from cases import KERNELS, NOISE, data, relative, shifted_gram
+
+import dualgp as dg
+from dualgp.solvers import loop
+
+KERNEL, KEY, N = KERNELS["Matern32"], jax.random.key(0), 200
+FIXED = dg.SDD(step_size=2.0, batch_size=50, num_steps=600, averaging=0.05, tol=0.0)
+ENDLESS = dg.SDD(step_size=2.0, batch_size=50, num_steps=10**9, averaging=0.05, tol=0.0)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    x, y = data(N)
+    return dg.KernelOperator(KERNEL, x, NOISE), y
+
+
+def solve(problem, solver, **run):
+    return dg.solve(*problem, solver, key=KEY, **run)
+
+
+def test_tol_zero_runs_every_step(problem):
+    solution = solve(problem, FIXED)
+    assert (solution.steps, solution.result) == (600, dg.Result.BUDGET_REACHED)
+    assert "all of its 600 steps" in solution.message
+
+
+def test_a_tolerance_stops_early_and_is_met(problem):
+    solution = solve(problem, dg.SDD(step_size=2.0, batch_size=50, averaging=0.05, tol=1e-2))
+    assert solution.result is dg.Result.CONVERGED
+    assert solution.steps < 5000
+    assert relative(problem[1] - problem[0].dense() @ solution.weights, problem[1]) <= 1e-2
+
+
+def test_max_passes_limits_the_steps(problem):
+    solution = solve(problem, ENDLESS, max_passes=10.0)
+    assert solution.steps == 10 * N / 50
+    assert solution.passes == pytest.approx(10.0 + 1.0)  # and one for the final check
+    assert solution.result is dg.Result.BUDGET_REACHED
+
+
+def test_max_seconds_limits_the_time(problem):
+    solve(problem, ENDLESS, max_passes=1.0)  # compiled before
+    solution = solve(problem, ENDLESS, max_seconds=0.3)
+    assert 0 < solution.steps < 10**6
+    assert 0.3 <= solution.seconds < 10.0
+    assert solution.result is dg.Result.BUDGET_REACHED
+
+
+def test_ctrl_c_returns_the_iterate_so_far(problem, monkeypatch):
+    advance, calls = loop._advance, []
+
+    def interrupted_third(*args):
+        calls.append(None)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return advance(*args)
+
+    monkeypatch.setattr(loop, "CHUNK_ENTRIES", 10 * 50 * N)  # 10 steps
+    monkeypatch.setattr(loop, "_advance", interrupted_third)
+    solution = solve(problem, ENDLESS)
+    monkeypatch.undo()
+    assert solution.result is dg.Result.INTERRUPTED
+    assert "interrupted" in solution.message
+    until_then = solve(problem, ENDLESS, max_passes=solution.steps * 50 / N)
+    assert until_then.steps == solution.steps > 0
+    np.testing.assert_array_equal(solution.weights, until_then.weights)
+
+
+def test_the_length_of_chunks_does_not_change_the_weights(problem, monkeypatch):
+    whole = solve(problem, FIXED)
+    monkeypatch.setattr(loop, "CHUNK_ENTRIES", 3 * 50 * N)  # 3 steps
+    pieces = solve(problem, FIXED)
+    assert len(pieces.trace.steps) == 200 > len(whole.trace.steps)
+    np.testing.assert_array_equal(pieces.weights, whole.weights)
+
+
+def test_a_warm_start_needs_fewer_steps(problem):
+    solver = dg.SDD(step_size=2.0, batch_size=50, averaging=0.05, tol=1e-3)
+    cold = solve(problem, solver)
+    warm = solve(problem, solver, start=cold.weights + 1e-3 * np.cos(problem[1]))
+    assert warm.result is dg.Result.CONVERGED
+    assert warm.steps < 0.7 * cold.steps
+
+
+def test_a_warm_start_at_the_solution_stays_there(problem):
+    exact = np.linalg.solve(problem[0].dense(), problem[1])
+    solution = solve(problem, FIXED, start=exact)
+    np.testing.assert_allclose(solution.weights, exact, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_diverged_warm_start_is_caught_and_is_no_worse_than_its_start(problem, share):
+    start = share * np.linalg.solve(problem[0].dense(), problem[1])
+    solution = solve(problem, dg.SDD(step_size=20.0, batch_size=50, num_steps=2000), start=start)
+    assert solution.result is dg.Result.DIVERGED
+    assert solution.residual.max() <= 1.01 * relative(problem[1] - problem[0].dense() @ start, problem[1])
+
+
+def test_the_trace_counts_up_and_falls(problem):
+    trace = solve(problem, FIXED).trace
+    assert trace.steps[-1] == 600
+    assert (np.diff(trace.passes) > 0).all() and (np.diff(trace.seconds) > 0).all()
+    assert trace.residual.shape == (len(trace.steps), 1)
+    assert trace.residual[-1, 0] < trace.residual[0, 0]
+
+
+def test_zero_right_hand_sides_have_zero_weights(problem):
+    solution = dg.solve(problem[0], np.zeros((N, 2)), dg.SDD(), key=KEY)
+    assert solution.result is dg.Result.CONVERGED
+    assert (solution.weights == 0).all() and (solution.residual == 0).all()
+
+
+def test_a_progress_bar_appears_when_asked_for(problem, capsys):
+    solve(problem, FIXED)
+    assert capsys.readouterr().err == ""
+    solve(problem, FIXED, progress=True)
+    assert "residual" in capsys.readouterr().err
+
+
+def test_float32_reaches_the_same_solution():
+    x, y = data(N, dtype=np.float32)
+    solution = dg.solve(dg.KernelOperator(KERNEL, x, NOISE), y, dg.SDD(tol=1e-3, averaging=0.05), key=KEY)
+    assert solution.weights.dtype == np.float32
+    assert relative(y - shifted_gram(KERNEL, x) @ solution.weights, y) <= 1e-3

@@ -1,0 +1,84 @@
+"""Every public kernel and every public solver passes these."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import COMPOSITIONS, KERNELS, NOISE, SEEDS, SOLVERS, data, exported, gram, points, relative, shifted_gram
+
+import dualgp as dg
+from dualgp._arrays import wide
+from dualgp.solvers import Solver
+
+each_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+each_solver = pytest.mark.parametrize("case", SOLVERS.values(), ids=SOLVERS)
+
+
+def test_the_table_lists_exactly_the_exported_kernels():
+    assert {type(kernel) for kernel in KERNELS.values()} == exported(dg.Kernel) | COMPOSITIONS
+
+
+def test_the_table_lists_each_lengthscale_kernel_with_one_and_with_many():
+    with_lengthscale = {c for c in exported(dg.Kernel) if "lengthscale" in c.__dataclass_fields__}
+    for ndim in (0, 1):
+        listed = {type(k) for k in KERNELS.values() if hasattr(k, "lengthscale") and k.lengthscale.ndim == ndim}
+        assert listed == with_lengthscale
+
+
+def test_the_table_lists_exactly_the_exported_solvers():
+    assert {type(case.solver) for case in SOLVERS.values()} == exported(Solver)
+
+
+@each_kernel
+def test_kernel_matrix_is_symmetric_and_positive_semi_definite(kernel):
+    matrix = gram(kernel, points(60))
+    np.testing.assert_allclose(matrix, matrix.T, atol=1e-13)
+    assert np.linalg.eigvalsh(matrix).min() > -1e-12 * len(matrix)
+
+
+@each_kernel
+def test_kernel_diagonal_agrees_with_the_block(kernel):
+    x = points(40)
+    with wide():
+        diagonal = np.asarray(kernel.diagonal(jnp.asarray(x)))
+    assert diagonal.dtype == np.float64
+    np.testing.assert_allclose(diagonal, np.diagonal(gram(kernel, x)), rtol=1e-13)
+
+
+@each_kernel
+def test_kernel_in_float32_agrees_with_float64(kernel):
+    x1, x2 = points(50), points(70, seed=1)
+    block = np.asarray(kernel(x1.astype(np.float32), x2.astype(np.float32)))
+    assert block.dtype == np.float32
+    np.testing.assert_allclose(block, gram(kernel, x1, x2), atol=3e-6)
+
+
+@each_kernel
+def test_kernel_under_jit_is_the_same_function(kernel):
+    x1, x2 = points(20, dtype=np.float32), points(30, seed=1, dtype=np.float32)
+    np.testing.assert_allclose(jax.jit(lambda a, b: kernel(a, b))(x1, x2), kernel(x1, x2), atol=1e-6)
+
+
+@each_kernel
+def test_feature_products_average_to_the_kernel(kernel):
+    x = 0.7 * points(12, dtype=np.float32)
+    maps = [kernel.features(key, 256, x.shape[1]) for key in jax.random.split(jax.random.key(0), 128)]
+    products = np.stack([np.asarray(phi(x) @ phi(x).T, np.float64) for phi in maps])
+    error = products.std(axis=0, ddof=1) / np.sqrt(len(products))
+    assert error.max() < 0.02 * float(kernel.diagonal(x)[0])  # sharp enough to tell kernels apart
+    assert (np.abs(products.mean(axis=0) - gram(kernel, x)) <= 4.5 * error + 1e-5).all()
+
+
+@each_solver
+@each_kernel
+def test_solver_reaches_the_cholesky_solution(case, kernel):
+    for seed in SEEDS:
+        x, y = data(seed=seed)
+        b = np.stack([y, np.random.default_rng(seed).normal(size=len(y))], axis=1)
+        solution = dg.solve(dg.KernelOperator(kernel, x, NOISE), b, case.solver, key=jax.random.key(seed))
+        matrix = shifted_gram(kernel, x)
+        exact = np.linalg.solve(matrix, b)
+        assert solution.result is case.result
+        assert relative(gram(kernel, x) @ (solution.weights - exact), b) <= case.error
+        residual = np.linalg.norm(b - matrix @ solution.weights, axis=0) / np.linalg.norm(b, axis=0)
+        np.testing.assert_allclose(solution.residual, residual, rtol=1e-4, atol=1e-9)

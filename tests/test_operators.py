@@ -1,0 +1,141 @@
+"""A = K + noise * I: every product against the dense matrix, K kept or computed on the fly."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import KERNELS, NOISE, gram, points, relative, shifted_gram
+
+import dualgp as dg
+from dualgp import operators
+from dualgp._arrays import wide
+from dualgp.operators import DenseOperator
+
+KERNEL = KERNELS["sum"]
+N = 700  # more than one block of rows, more than one (smallest) tile, a multiple of neither
+KEPT, STREAMED = None, 0
+each_memory = pytest.mark.parametrize("memory", [KEPT, STREAMED], ids=["kept", "streamed"])
+each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    monkeypatch.setattr(operators, "TILE_ENTRIES", 1)
+
+
+@pytest.fixture(scope="module")
+def dense():
+    return shifted_gram(KERNEL, points(N))
+
+
+def operator(memory, dtype=np.float64):
+    return dg.KernelOperator(KERNEL, points(N, dtype=dtype), NOISE, memory=memory)
+
+
+def columns(dtype, num=4):
+    return jnp.asarray(np.random.default_rng(5).normal(size=(N, num)), dtype)
+
+
+def tolerance(dtype):
+    return {"rtol": 0, "atol": 1e-11 if dtype == np.float64 else 1e-3}
+
+
+@each_memory
+@each_dtype
+def test_rows_equal_those_of_the_dense_matrix(memory, dtype, dense):
+    index = np.array([3, 699, 3, 512, 0], np.int32)
+    with wide():
+        v = columns(dtype)
+        product = operator(memory, dtype).rows(jnp.asarray(index), v)
+    assert product.dtype == dtype
+    np.testing.assert_allclose(product, dense[index] @ np.asarray(v, np.float64), **tolerance(dtype))
+
+
+@each_memory
+@each_dtype
+def test_the_full_product_equals_the_dense_one(memory, dtype, dense):
+    with wide():
+        v = columns(dtype)
+        product = jax.jit(lambda op, v: op @ v)(operator(memory, dtype), v)
+    assert product.dtype == dtype
+    np.testing.assert_allclose(product, dense @ np.asarray(v, np.float64), **tolerance(dtype))
+
+
+@each_memory
+def test_columns_are_the_transpose_of_rows(memory, dense):
+    index = np.array([3, 699, 3, 0], np.int32)
+    with wide():
+        u = np.asarray(columns(np.float64))[:4]
+        product = operator(memory).kernel_columns(jnp.asarray(index), jnp.asarray(u))
+    np.testing.assert_allclose(product, (dense - NOISE * np.eye(N))[:, index] @ u, atol=1e-11)
+
+
+@each_memory
+def test_blocks_and_diagonal_equal_those_of_the_dense_matrix(memory, dense):
+    index = np.array([600, 2, 513], np.int32)
+    with wide():
+        op = operator(memory)
+        np.testing.assert_allclose(op.block(jnp.asarray(index)), dense[np.ix_(index, index)], atol=1e-12)
+        np.testing.assert_allclose(op.diagonal(), dense.diagonal(), atol=1e-12)
+
+
+@each_memory
+@each_dtype
+def test_dense_is_float64_whatever_the_precision(memory, dtype, dense):
+    matrix = operator(memory, dtype).dense()
+    assert matrix.dtype == np.float64
+    np.testing.assert_allclose(matrix, dense, atol=1e-12 if dtype == np.float64 else 1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 511, 512, 513, 1024])
+def test_streaming_works_at_every_size_around_the_tile(n):
+    with wide():
+        x, v = points(n), jnp.ones((n, 1))
+        product = dg.KernelOperator(KERNEL, x, NOISE, memory=0).kernel_rows(jnp.arange(1), v)
+    np.testing.assert_allclose(product[0, 0], gram(KERNEL, x[:1], x).sum(), rtol=1e-12)
+
+
+def test_k_is_kept_exactly_when_it_fits_the_budget():
+    x = points(100, dtype=np.float32)
+    assert dg.KernelOperator(KERNEL, x, NOISE, memory=4 * 100**2).kept is not None
+    assert dg.KernelOperator(KERNEL, x, NOISE, memory=4 * 100**2 - 1).kept is None
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "expected"),
+    [
+        (np.float32, None, np.float32),
+        (np.float64, None, np.float64),
+        (np.float16, None, np.float32),
+        (np.int64, None, np.float64),
+        (np.float64, np.float32, np.float32),
+        (np.float32, np.float64, np.float64),
+    ],
+)
+def test_the_precision_is_that_of_the_inputs_unless_asked_for(given, asked, expected):
+    x = (10 * points(20)).astype(given)
+    op = dg.KernelOperator(KERNEL, x, NOISE, dtype=asked)
+    assert op.dtype == expected
+    assert dg.solve(op, np.ones(20), dg.SDD(num_steps=1, batch_size=4), key=jax.random.key(0)).weights.dtype == expected
+
+
+@each_memory
+def test_products_accept_numpy_arrays_outside_any_context(memory, dense):
+    v = np.asarray(columns(np.float64))
+    np.testing.assert_allclose(np.asarray(operator(memory) @ v), dense @ v, atol=1e-11)
+
+
+@pytest.mark.parametrize("solver", [dg.Cholesky(), dg.SDD(tol=1e-3, averaging=0.05, num_steps=20_000)], ids=type)
+def test_solvers_run_on_any_matrix(solver):
+    matrix, b = gram(KERNEL, points(120)), np.random.default_rng(0).normal(size=120)
+    solution = dg.solve(DenseOperator(matrix, NOISE), b, solver, key=jax.random.key(0))
+    assert relative((matrix + NOISE * np.eye(120)) @ solution.weights - b, b) <= 1e-3
+
+
+def test_the_gradient_of_a_streamed_product_equals_the_dense_one():
+    x, v = points(700, dtype=np.float32), np.ones((700, 1), np.float32)
+    rows = points(3, seed=1, dtype=np.float32)
+    kernel = KERNELS["Matern32"]
+    streamed = lambda r: operators.tiled_product(kernel, r, jnp.asarray(x), jnp.asarray(v)).sum()
+    streamed, direct = (jax.jit(jax.grad(f))(rows) for f in (streamed, lambda r: (kernel(r, x) @ v).sum()))
+    np.testing.assert_allclose(streamed, direct, rtol=1e-4, atol=1e-3)

@@ -1,0 +1,133 @@
+"""Prior paths + update paths: moments against closed forms, paths as differentiable functions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import KERNELS, NOISE, data, exact_posterior, gram, points
+from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sk
+
+import dualgp as dg
+from dualgp import posterior as posterior_module
+from dualgp._arrays import wide
+
+KEY = jax.random.key(0)
+KERNEL = KERNELS["Matern52-per-dimension"]
+X, Y = data(200)
+X_NEW = points(30, seed=7)
+
+
+@pytest.fixture(scope="module")
+def post():
+    return dg.GaussianProcess(KERNEL, NOISE, mean=0.5).condition(
+        X, Y, solver=dg.Cholesky(), num_samples=6, num_features=256, key=KEY
+    )
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, np.inf])
+def test_mean_and_std_equal_scikit_learns(nu):
+    ours = {0.5: dg.Matern12, 1.5: dg.Matern32, 2.5: dg.Matern52, np.inf: dg.RBF}[nu](0.8, 1.4)
+    theirs = GaussianProcessRegressor(1.4 * sk.Matern(0.8, nu=nu), alpha=NOISE, optimizer=None).fit(X, Y)
+    mean, std = theirs.predict(X_NEW, return_std=True)
+    post = dg.GaussianProcess(ours, NOISE).condition(X, Y, solver=dg.Cholesky(), num_samples=0)
+    np.testing.assert_allclose(post.mean(X_NEW), mean, atol=1e-6)
+    np.testing.assert_allclose(post.std(X_NEW), std, atol=1e-6)
+    np.testing.assert_allclose(post.std(X_NEW, noise=True), np.sqrt(std**2 + NOISE), atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_two_thousand_functions_have_the_posteriors_mean_and_covariance(kernel):
+    num, num_features = 2000, 4096
+    x, y, x_new = (array.astype(np.float32) for array in (X, Y, X_NEW[:16]))
+    post = dg.GaussianProcess(kernel, NOISE).condition(
+        x, y, solver=dg.Cholesky(), num_samples=num, num_features=num_features, key=KEY
+    )
+    draws = np.asarray(post.samples(x_new), np.float64)
+    exact = exact_posterior(kernel, NOISE, x, y, x_new)
+    variance = exact.covariance.diagonal()
+    assert (np.abs(draws.mean(axis=0) - exact.mean) < 4.5 * np.sqrt(variance / num) + 1e-3).all()
+    sampling = np.sqrt((np.outer(variance, variance) + exact.covariance**2) / num)
+    features = variance.max() / np.sqrt(num_features)  # the prior itself is known up to its random features
+    assert (np.abs(np.cov(draws.T) - exact.covariance) < 4.5 * sampling + 3 * features).all()
+
+
+def test_std_from_samples_agrees_with_the_closed_form():
+    solver = dg.SDD(tol=1e-3, averaging=0.05)
+    post = dg.GaussianProcess(KERNEL, NOISE).condition(X, Y, solver=solver, num_samples=1000, num_features=4096, key=KEY)
+    exact = np.sqrt(exact_posterior(KERNEL, NOISE, X, Y, X_NEW).covariance.diagonal())
+    np.testing.assert_allclose(post.std(X_NEW), exact, rtol=4.5 / np.sqrt(2000) + 0.02)
+
+
+def test_the_constant_mean_is_what_is_predicted_far_from_the_data(post):
+    far = np.full((1, 3), 1e3)
+    assert post.mean(far) == pytest.approx(0.5)
+    assert post.std(far) == pytest.approx(np.sqrt(0.7))
+
+
+def test_log_prob_equals_scipys(post):
+    y = np.sin(X_NEW[:, 0])
+    expected = stats.norm.logpdf(y, post.mean(X_NEW), post.std(X_NEW, noise=True))
+    np.testing.assert_allclose(post.log_prob(X_NEW, y), expected, rtol=1e-9)
+
+
+def test_sample_gradients_equal_finite_differences(post):
+    f, step = post.samples, 1e-5
+    with wide():
+        gradient = jax.jacobian(lambda p: f(p[None])[:, 0])(jnp.asarray(X_NEW[0]))
+    moves = step * np.eye(3)
+    slopes = (f(X_NEW[0] + moves) - f(X_NEW[0] - moves)) / (2 * step)
+    np.testing.assert_allclose(gradient, slopes, atol=1e-6)
+
+
+def test_mean_and_std_are_differentiable(post):
+    value = lambda p: post.mean(p[None])[0] + post.std(p[None], noise=True)[0]
+    gradient = jax.grad(value)(jnp.asarray(X_NEW[0], jnp.float32))
+    assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0
+
+
+def test_samples_work_under_jit_grad_and_vmap(post):
+    f, x = post.samples, jnp.asarray(X_NEW, jnp.float32)
+    values = f(X_NEW)
+    np.testing.assert_allclose(jax.jit(f)(x), values, atol=2e-4)
+    np.testing.assert_allclose(jax.vmap(lambda p: f(p[None])[:, 0])(x).T, values, atol=2e-4)
+    gradient, at_one = jax.grad(lambda x: f(x).sum()), jax.jit(jax.grad(lambda p: f(p[None]).sum()))
+    np.testing.assert_allclose(gradient(x)[3], at_one(x[3]), atol=2e-3)
+
+
+def test_samples_are_indexed_like_a_list(post):
+    f, values = post.samples, post.samples(X_NEW)
+    assert len(f) == 6
+    np.testing.assert_allclose(f[2](X_NEW), values[2:3], atol=1e-12)
+    np.testing.assert_allclose(f[-1](X_NEW), values[5:], atol=1e-12)
+    np.testing.assert_allclose(f[1:4](X_NEW), values[1:4], atol=1e-12)
+    assert len(list(f)) == 6
+    with pytest.raises(IndexError, match="There are 6 functions"):
+        f[6]
+
+
+@pytest.mark.parametrize("m", [0, 1, 17, 1024, 2500])
+def test_evaluation_in_blocks_equals_evaluation_at_once(post, m, monkeypatch):
+    x = points(m, seed=4)
+    in_blocks = (post.mean(x), post.std(x), post.samples(x))
+    assert [a.shape for a in in_blocks] == [(m,), (m,), (6, m)]
+    monkeypatch.setattr(posterior_module, "TEST_BLOCK", 4096)
+    at_once = (post.mean(x), post.std(x), post.samples(x))
+    for blocks, once in zip(in_blocks, at_once, strict=True):
+        np.testing.assert_allclose(blocks, once, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_answers_are_numpy_arrays_in_the_precision_of_the_data(dtype):
+    model = dg.GaussianProcess(KERNEL, NOISE)
+    post = model.condition(X.astype(dtype), Y.astype(dtype), num_samples=2, num_features=64, key=KEY)
+    for answer in (post.mean(X_NEW), post.std(X_NEW), post.samples(X_NEW), post.log_prob(X_NEW, np.zeros(30, dtype))):
+        assert type(answer) is np.ndarray and answer.dtype == dtype
+
+
+def test_a_prior_draw_has_the_kernels_covariance():
+    draws = dg.GaussianProcess(KERNEL, NOISE, mean=2.0).sample_prior(3, 4000, key=KEY, num_features=8192)(X_NEW[:8])
+    matrix = gram(KERNEL, X_NEW[:8])
+    np.testing.assert_allclose(draws.mean(axis=0), 2.0, atol=4.5 * np.sqrt(0.7 / 4000))
+    np.testing.assert_allclose(np.cov(draws.T), matrix, atol=4.5 * 0.7 * np.sqrt(2 / 4000))
