@@ -1,4 +1,4 @@
-"""A Gaussian process on 50,000 noisy points, with 64 functions from its posterior, and a picture of a slice through it."""
+"""A Gaussian process on 50,000 noisy points, 64 functions from its posterior, and a picture of a slice through it."""
 
 import argparse
 import time

@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from cases import data, exact_posterior, points
 
 import dualgp as dg
+from cases import data, exact_posterior, points
 
 KEY = jax.random.key(0)
 X, Y = data(40)
@@ -70,7 +70,10 @@ def assert_sound(post, x_new):
         (lambda: dg.RBF([]), "RBF's lengthscale must be positive"),
         (lambda: dg.Matern32(1.0, 0.0), "Matern32's variance must be positive"),
         (lambda: dg.Matern32(np.ones((2, 2))), "lengthscale that is a number or one per dimension"),
-        (lambda: dg.solve(dg.KernelOperator(dg.RBF(), X, 0.1), Y[:-1]), r"b has shape \(39,\), but the operator has 40"),
+        (
+            lambda: dg.solve(dg.KernelOperator(dg.RBF(), X, 0.1), Y[:-1]),
+            r"b has shape \(39,\), but the operator has 40",
+        ),
         (lambda: dg.solve(dg.KernelOperator(dg.RBF(), X, 0.1), with_value(Y, np.nan)), "b has 1 NaN"),
         (lambda: dg.solve(dg.KernelOperator(dg.RBF(), X, 0.1), Y, start=np.zeros((40, 2))), "start has shape"),
     ],
@@ -126,13 +129,11 @@ def test_one_row_is_enough(solver):
 
 @each_solver
 def test_duplicate_rows_and_constant_columns_work(solver):
-    x = np.concatenate([X, X, X]).astype(np.float32)
+    x = np.concatenate([X[:20], X[:20]])
     x[:, 2] = 5.0
-    y = np.concatenate([Y, Y + 0.1, Y - 0.1])
-    post = condition(x, y, solver=solver)
-    assert_sound(post, x[:40])
-    expected = exact_posterior(MODEL.kernel, 0.1, x, y, x[:40]).mean
-    np.testing.assert_allclose(post.mean(x[:40]), expected, atol=0.01)
+    post = condition(x, solver=solver)
+    assert_sound(post, x)
+    np.testing.assert_allclose(post.mean(x), exact_posterior(MODEL.kernel, 0.1, x, Y, x).mean, atol=0.01)
 
 
 @each_solver

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import KERNELS, NOISE, data, exact_posterior, points, relative, shifted_gram
 
 import dualgp as dg
+from cases import KERNELS, NOISE, data, exact_posterior, points, relative, shifted_gram
 
 KEY = jax.random.key(0)
 KERNEL = KERNELS["Matern32"]
@@ -24,7 +24,9 @@ def stopped_early():
 
 def test_an_update_equals_conditioning_on_everything():
     whole = MODEL.condition(X, Y, solver=dg.Cholesky(), num_samples=0)
-    updated = MODEL.condition(X[:150], Y[:150], solver=dg.Cholesky(), key=KEY, **SMALL).update(X[150:], Y[150:], key=KEY)
+    updated = MODEL.condition(X[:150], Y[:150], solver=dg.Cholesky(), key=KEY, **SMALL).update(
+        X[150:], Y[150:], key=KEY
+    )
     np.testing.assert_allclose(updated.mean(X_NEW), whole.mean(X_NEW), atol=1e-10)
     np.testing.assert_allclose(updated.std(X_NEW), whole.std(X_NEW), atol=1e-10)
 

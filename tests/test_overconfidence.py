@@ -7,9 +7,9 @@ k - 2 u.k_x + u.A u, and that is the exact one plus ||u - A^-1 k_x||_A^2.
 import jax
 import numpy as np
 import pytest
-from cases import KERNELS, NOISE, data, gram, points, shifted_gram
 
 import dualgp as dg
+from cases import KERNELS, NOISE, data, gram, points, shifted_gram
 
 KERNEL, KEY, N = KERNELS["Matern32"], jax.random.key(0), 60
 X, Y = data(N)

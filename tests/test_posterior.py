@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import KERNELS, NOISE, data, exact_posterior, gram, points
 from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import dualgp as dg
+from cases import KERNELS, NOISE, data, exact_posterior, gram, points
 from dualgp import posterior as posterior_module
 from dualgp._arrays import wide
 
@@ -55,7 +55,9 @@ def test_two_thousand_functions_have_the_posteriors_mean_and_covariance(kernel):
 
 def test_std_from_samples_agrees_with_the_closed_form():
     solver = dg.SDD(tol=1e-3, averaging=0.05)
-    post = dg.GaussianProcess(KERNEL, NOISE).condition(X, Y, solver=solver, num_samples=1000, num_features=4096, key=KEY)
+    post = dg.GaussianProcess(KERNEL, NOISE).condition(
+        X, Y, solver=solver, num_samples=1000, num_features=4096, key=KEY
+    )
     exact = np.sqrt(exact_posterior(KERNEL, NOISE, X, Y, X_NEW).covariance.diagonal())
     np.testing.assert_allclose(post.std(X_NEW), exact, rtol=4.5 / np.sqrt(2000) + 0.02)
 

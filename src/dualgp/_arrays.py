@@ -1,7 +1,7 @@
 """Precision and tracing: the three facts about JAX arrays that the whole package relies on.
 
 1. Inside our own computations 64-bit types are available (`wide`), whatever the global flag says, and every dtype is
-   explicit. So float64 works without touching `jax.config`, and float32 work may keep a float64 scalar where it matters.
+   explicit. So float64 works without touching `jax.config`, and float32 work may keep float64 scalars where it matters.
 2. What leaves the package is a NumPy array: a float64 `jax.Array` is not safe to use where 64-bit types are off.
 3. Under `jax.jit`, `jax.grad` or `jax.vmap` the caller's own precision rules, and nothing is converted (`is_traced`).
 """

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualgp._arrays import as_parameter, in_wide
-from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points, check_targets
+from dualgp._checks import check_count, check_finite, check_key, check_points, check_targets
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Kernel
 from dualgp.operators import KernelOperator, check_noise
@@ -74,7 +74,9 @@ class GaussianProcess(eqx.Module):
         sample_key, noise_key, solve_key = _split(key, num_samples)
         prior = None
         if num_samples:
-            prior = prior_paths(self.kernel, x.shape[1], num_samples, sample_key, check_count(num_features, "num_features", 2))
+            prior = prior_paths(
+                self.kernel, x.shape[1], num_samples, sample_key, check_count(num_features, "num_features", 2)
+            )
         targets = self._targets(operator.x, y, prior, noise_key)
         run = {"max_seconds": max_seconds, "max_passes": max_passes, "checkpoint": checkpoint, "progress": progress}
         return self._posterior(operator, targets, prior, solver, key=solve_key, **run)

@@ -48,13 +48,12 @@ def crps(y: Any, mean: Any, std: Any) -> float:
 
 
 def _pair(y: Any, mean: Any) -> tuple[np.ndarray, np.ndarray]:
-    arrays = tuple(np.asarray(as_float_array(a, name), np.float64) for a, name in ((y, "y"), (mean, "mean")))
-    if arrays[0].shape != arrays[1].shape or arrays[0].size == 0:
-        shapes = f"{arrays[0].shape} and {arrays[1].shape}"
-        raise ValueError(f"y and mean must have the same shape and at least one value, got {shapes}.")
-    check_finite(arrays[0], "y")
-    check_finite(arrays[1], "mean")
-    return arrays
+    y, mean = np.asarray(as_float_array(y, "y"), np.float64), np.asarray(as_float_array(mean, "mean"), np.float64)
+    if y.shape != mean.shape or y.size == 0:
+        raise ValueError(f"y and mean must have the same shape and at least one value, got {y.shape} and {mean.shape}.")
+    check_finite(y, "y")
+    check_finite(mean, "mean")
+    return y, mean
 
 
 def _triple(y: Any, mean: Any, std: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -148,9 +148,7 @@ class KernelOperator(Operator):
     kept: DenseOperator | None
 
     @in_wide
-    def __init__(
-        self, kernel: Kernel, x: Any, noise: Any, *, memory: int | None = None, dtype: Any = None
-    ) -> None:
+    def __init__(self, kernel: Kernel, x: Any, noise: Any, *, memory: int | None = None, dtype: Any = None) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(kernel).__name__}.")
         x = check_points(x)
@@ -182,7 +180,9 @@ class KernelOperator(Operator):
         if self.kept is not None:
             return self.kept.kernel_columns(index, u)
         points = self.x[index]
-        return in_row_blocks(lambda rows: tiled_product(self.kernel, self.x[rows], points, u), self.n, u.shape[1], u.dtype)
+        return in_row_blocks(
+            lambda rows: tiled_product(self.kernel, self.x[rows], points, u), self.n, u.shape[1], u.dtype
+        )
 
     def kernel_block(self, rows: Indices, columns: Indices, dtype: Any = None) -> Float[Array, "rows columns"]:
         dtype = jnp.dtype(dtype or self.dtype)

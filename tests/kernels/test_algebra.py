@@ -4,33 +4,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import gram, points
 
 import dualgp as dg
+from cases import gram, points
 
 A, B, C = dg.RBF(0.7, 1.2), dg.Matern12([0.5, 1.0, 2.0], 0.4), dg.Matern52(1.3, 0.9)
 X1, X2 = points(12), points(9, seed=1)
 
 
-def block(kernel):
+def matrix(kernel):
     return gram(kernel, X1, X2)
 
 
 def test_a_sum_adds_entries():
-    np.testing.assert_allclose(block(A + B), block(A) + block(B), rtol=1e-14)
+    np.testing.assert_allclose(matrix(A + B), matrix(A) + matrix(B), rtol=1e-14)
 
 
 def test_a_product_multiplies_entries():
-    np.testing.assert_allclose(block(A * B), block(A) * block(B), rtol=1e-14)
+    np.testing.assert_allclose(matrix(A * B), matrix(A) * matrix(B), rtol=1e-14)
 
 
 def test_a_number_scales_from_either_side():
-    np.testing.assert_allclose(block(2.5 * A), 2.5 * block(A), rtol=1e-14)
-    np.testing.assert_allclose(block(A * 2.5), 2.5 * block(A), rtol=1e-14)
+    np.testing.assert_allclose(matrix(2.5 * A), 2.5 * matrix(A), rtol=1e-14)
+    np.testing.assert_allclose(matrix(A * 2.5), 2.5 * matrix(A), rtol=1e-14)
 
 
 def test_products_distribute_over_sums():
-    np.testing.assert_allclose(block((A + B) * C), block(A * C + B * C), rtol=1e-13)
+    np.testing.assert_allclose(matrix((A + B) * C), matrix(A * C + B * C), rtol=1e-13)
 
 
 def test_nested_compositions_show_their_formula():

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import PER_DIMENSION, STATIONARY, gram, points
 from sklearn.gaussian_process import kernels as sk
 
 import dualgp as dg
+from cases import PER_DIMENSION, STATIONARY, gram, points
 from dualgp._arrays import wide
 
 NU = {dg.Matern12: 0.5, dg.Matern32: 1.5, dg.Matern52: 2.5}

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from cases import KERNELS, NOISE, data, relative, shifted_gram
 
 import dualgp as dg
+from cases import KERNELS, NOISE, data, relative, shifted_gram
 from dualgp.operators import DenseOperator
 
 

@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from cases import KERNELS, NOISE, data, relative, shifted_gram
 
 import dualgp as dg
+from cases import KERNELS, NOISE, data, relative, shifted_gram
 from dualgp.solvers import loop
 
 KERNEL, KEY, N = KERNELS["Matern32"], jax.random.key(0), 200

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import KERNELS, NOISE, data, points
 
 import dualgp as dg
+from cases import KERNELS, NOISE, data, points
 from dualgp._arrays import wide
 from dualgp.solvers import residual
 

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import KERNELS, NOISE, data, shifted_gram
 
 import dualgp as dg
+from cases import KERNELS, NOISE, data, shifted_gram
 from dualgp._arrays import wide
 from dualgp.solvers import sdd
 from dualgp.solvers.spectrum import Spectrum, estimate_spectrum

@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from cases import KERNELS, NOISE, points
 
 import dualgp as dg
+from cases import KERNELS, NOISE, points
 from dualgp._arrays import wide
 from dualgp.solvers import spectrum
 

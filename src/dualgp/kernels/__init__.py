@@ -1,9 +1,9 @@
 """What similarity means. A kernel gives matrix blocks, its diagonal, and random features of the prior it stands for.
 
-    base.py        Kernel, and the algebra k1 + k2, k1 * k2, 2.0 * k
-    stationary.py  RBF, Matern12, Matern32, Matern52: a formula of the scaled distance each
-    distances.py   squared distances by matrix products, accurate for near-duplicates in float32
-    features.py    random features, with the same algebra as the kernels
+base.py        Kernel, and the algebra k1 + k2, k1 * k2, 2.0 * k
+stationary.py  RBF, Matern12, Matern32, Matern52: a formula of the scaled distance each
+distances.py   squared distances by matrix products, accurate for near-duplicates in float32
+features.py    random features, with the same algebra as the kernels
 """
 
 from dualgp.kernels.base import Kernel, Product, Scale, Sum

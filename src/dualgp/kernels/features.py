@@ -22,7 +22,6 @@ from jaxtyping import Array, Float
 
 from dualgp._types import AnyArray, Points, RandomKey
 
-
 NUM_STRATA = 16
 
 
@@ -59,7 +58,7 @@ class Features(eqx.Module):
 
 
 class FourierFeatures(Features):
-    """sqrt(variance * weight) * [sin(omega x), cos(omega x)]; weights sum to 1, so phi(x) . phi(x) = variance exactly."""
+    """sqrt(variance * weight) * [sin(omega x), cos(omega x)]; weights sum to 1, so phi(x) . phi(x) is the variance."""
 
     omega: Float[AnyArray, "half d"]
     weights: Float[AnyArray, " half"]

@@ -1,16 +1,16 @@
 """(K + noise * I)^-1 b. Solvers know only the operator: never kernels, never data.
 
-    base.py           what a solver is, what a Solution says, and `solve`
-    loop.py           the one loop that every iterative solver runs in
-    residual.py       how far an answer is from solving the system, checked on fresh rows
-    auto.py           solver="auto"
-    cholesky.py       exact, in float64: the oracle
-    block_descent.py  random blocks solved exactly: the default where n is large
-    sdd.py            stochastic dual descent: the paper's Algorithm 1
-    cg.py             conjugate gradients; preconditioners.py: pivoted Cholesky
-    sgd.py            primal stochastic gradient descent, which SDD improves on
-    descent.py        SDD's alternatives: gradient estimate x update x average
-    spectrum.py       the two numbers that step sizes depend on
+base.py           what a solver is, what a Solution says, and `solve`
+loop.py           the one loop that every iterative solver runs in
+residual.py       how far an answer is from solving the system, checked on fresh rows
+auto.py           solver="auto"
+cholesky.py       exact, in float64: the oracle
+block_descent.py  random blocks solved exactly: the default where n is large
+sdd.py            stochastic dual descent: the paper's Algorithm 1
+cg.py             conjugate gradients; preconditioners.py: pivoted Cholesky
+sgd.py            primal stochastic gradient descent, which SDD improves on
+descent.py        SDD's alternatives: gradient estimate x update x average
+spectrum.py       the two numbers that step sizes depend on
 """
 
 from dualgp.solvers.auto import Auto

@@ -102,9 +102,7 @@ class IterativeSolver(Solver):
         """The state before the first step: what the next step needs."""
 
     @abstractmethod
-    def step(
-        self, operator: Operator, b: Columns, state: Any, key: RandomKey
-    ) -> tuple[Any, Float[Array, " s"]]:
+    def step(self, operator: Operator, b: Columns, state: Any, key: RandomKey) -> tuple[Any, Float[Array, " s"]]:
         """One step, and an estimate of ||b - A @ iterate||^2 for each column that it yields for free."""
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """Block descent with residual-driven momentum: no step size, because every block is solved exactly.
 
-A step takes a random block of coordinates, solves their equations exactly, and lets a momentum term carry the change on:
+A step takes a random block of coordinates, solves their equations exactly, and lets momentum carry the change on:
 
     R = A[I] x - b[I];   U = A[I, I]^-1 R
     z[I] += U;   z *= theta;   x[I] -= U;   x -= eta z                             eta = (block size) / 2n
@@ -119,9 +119,7 @@ def _solve_block(operator: Operator, index: Indices, R: Float[Array, "batch s"])
     return jax.scipy.linalg.cho_solve(factor, R.astype(jnp.float64)).astype(R.dtype)
 
 
-def _observe(
-    momentum: Momentum, squared: Float[Array, ""], half_window: int
-) -> tuple[Momentum, Bool[Array, ""]]:
+def _observe(momentum: Momentum, squared: Float[Array, ""], half_window: int) -> tuple[Momentum, Bool[Array, ""]]:
     """Add ||R||^2 to the window; at its end, set theta from the fall between its halves.
 
     With a_t = t^(ln t), the running ratio is an average of the windows' in which recent ones count most:

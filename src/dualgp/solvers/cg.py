@@ -1,7 +1,7 @@
 """Preconditioned conjugate gradients for all right-hand sides at once.
 
-Every column has its own step lengths, and a converged column stands still. Scalars are float64 whatever the vectors are,
-and the residual is computed anew every ten iterations: in float32 the recursive one drifts away from the truth.
+Every column has its own step lengths, and a converged column stands still. Scalars are float64 whatever vectors are;
+the residual is computed anew every ten iterations: in float32 the recursive one drifts away from the truth.
 Steps depend on every column: unlike SDD and BlockDescent, an unfinished solve may be over-confident.
 """
 
@@ -45,11 +45,13 @@ class CG(IterativeSolver):
     """
 
     _: KW_ONLY
-    preconditioner: PivotedCholesky | Preconditioner | None = PivotedCholesky()  # noqa: RUF009
+    preconditioner: PivotedCholesky | Preconditioner | None = PivotedCholesky()
     tol: float = 1e-2
     max_iterations: int = 1000
 
-    growth_limit: ClassVar[float] = np.inf  # the residual of conjugate gradients goes up and down; only its energy falls
+    growth_limit: ClassVar[float] = (
+        np.inf
+    )  # the residual of conjugate gradients goes up and down; only its energy falls
 
     def __check_init__(self) -> None:
         check_count(self.max_iterations, "max_iterations", 1)
@@ -105,7 +107,7 @@ class CG(IterativeSolver):
         )
 
     def _precondition(self, r: Columns) -> Columns:
-        return r if self.preconditioner is None else self.preconditioner(r)
+        return self.preconditioner(r) if isinstance(self.preconditioner, Preconditioner) else r
 
 
 def _dot(a: Columns, b: Columns) -> Float[Array, " s"]:

@@ -64,6 +64,7 @@ def factorise(operator: Operator, memory: float) -> Float[np.ndarray, "n n"]:
         return cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
         raise ValueError(
-            f"K + noise * I is not positive definite in float64 (n = {operator.n:,}, noise = {float(operator.noise):.2g}): "
-            "the noise is below the rounding error of K. Raise noise, e.g. to 1e-8 times the kernel's variance or more."
+            f"K + noise * I is not positive definite in float64 (n = {operator.n:,}, noise = "
+            f"{float(operator.noise):.2g}): the noise is below the rounding error of K. "
+            "Raise it, e.g. to 1e-8 times the kernel's variance or more."
         ) from None

@@ -1,8 +1,8 @@
 """The roads not taken: descent put together from a gradient estimate, an update and an average.
 
-The paper arrives at SDD by choosing each of these three parts among alternatives (its Figures 1 to 4). This file has the
-alternatives, so that the choices can be examined again: `Descent(Coordinates(512), Nesterov(0.9), Geometric(r))` is SDD,
-step for step. For solving systems, use `SDD`.
+The paper arrives at SDD by choosing each of these three parts among alternatives (its Figures 1 to 4). This file has
+the alternatives, so that the choices can be examined again: `Descent(Coordinates(512), Nesterov(0.9), Geometric(r))` is
+SDD, step for step. For solving systems, use `SDD`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Coordinates(Estimate):
 
 
 class Trap(Estimate):
-    """Only K a is subsampled, noise a - b is kept whole. Less variance in one term, but the noise no longer vanishes."""
+    """Only K a is subsampled, noise a - b is kept whole. Less variance in one term, but it no longer vanishes."""
 
     batch_size: int = 512
 

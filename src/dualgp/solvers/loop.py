@@ -65,8 +65,8 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
     with _progress_bar(run.progress, type(requested).__name__) as show:
         try:
             while (num := _steps_left(solver, n, first_step, at, run, seconds(), chunk)) > 0:
-                after, squared = _advance(solver, operator, b, state, step_key, jnp.int32(at["step"]), jnp.int32(num))
-                squared = np.asarray(squared, np.float64)
+                after, sums = _advance(solver, operator, b, state, step_key, jnp.int32(at["step"]), jnp.int32(num))
+                squared = np.asarray(sums, np.float64)
                 at["step"] += num
                 at["passes"] += num * solver.passes_per_step(n)
                 residual, at["level"] = np.sqrt(squared) / norms, math.sqrt(squared.sum() / (norms**2).sum())
@@ -123,7 +123,7 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
 
 
 def _has_stalled(at: dict[str, Any]) -> bool:
-    """Whether the residual has not fallen by a tenth in the last third of the run: rounding stops it, not the budget."""
+    """Whether the residual has not fallen by a tenth in the last third of the run: rounding is in the way."""
     if at["smallest"] < 0.9 * at["milestone"]:
         at["milestone"], at["milestone_passes"] = at["smallest"], at["passes"]
     return at["passes"] - at["milestone_passes"] > max(STALLED_PASSES, at["passes"] / 3)
@@ -186,7 +186,7 @@ def _message(
     if result is Result.BUDGET_REACHED and _has_stalled(at):
         return (
             f"{name} stalled after {at['step']} steps at {reached}, asked for {solver.tol:.2g}: with so little noise "
-            f"({float(operator.noise):.2g}), {operator.dtype} goes no further. Pass dtype='float64', or accept it.{slowed}"
+            f"({float(operator.noise):.2g}), {operator.dtype} goes no further. Pass dtype='float64', or accept it."
         )
     why = "was interrupted" if result is Result.INTERRUPTED else "used up its budget"
     advice = "Give it more time (refine), or accept wider error bars."

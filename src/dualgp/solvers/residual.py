@@ -45,4 +45,4 @@ def fresh_residual(operator: Operator, b: Columns, weights: Columns, key: Random
 
 @eqx.filter_jit
 def _row_residuals(operator: Operator, b: Columns, weights: Columns, index: Indices) -> Float[Array, "rows s"]:
-    return b[index] - operator.rows(index, weights)
+    return jnp.asarray(b)[index] - operator.rows(index, weights)

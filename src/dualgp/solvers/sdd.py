@@ -1,7 +1,7 @@
 """Stochastic dual descent (Algorithm 1 of "Stochastic Gradient Descent for Gaussian Processes Done Right").
 
-Minimises 1/2 ||alpha||^2_{K + noise I} - alpha . b, whose gradient (K + noise I) alpha - b is estimated on a random batch
-of coordinates. The noise of that estimate vanishes at the solution, so a constant step size converges.
+Minimises 1/2 ||alpha||^2_{K + noise I} - alpha . b, whose gradient (K + noise I) alpha - b is estimated on a batch of
+random coordinates. The noise of that estimate vanishes at the solution, so a constant step size converges.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class SDD(IterativeSolver):
         limit = stable_step_size(estimate_spectrum(operator, key), self.batch_size, self.momentum)
         if self.step_size < limit:
             return (
-                f"step_size={float(self.step_size):.3g} is below the predicted limit of {limit:.3g}, so rounding is the "
-                "likelier cause. Pass float64 inputs or more noise."
+                f"step_size={float(self.step_size):.3g} is below the predicted limit of {limit:.3g}, so rounding is "
+                "the likelier cause. Pass float64 inputs or more noise."
             )
         return (
             f"step_size={float(self.step_size):.3g} is too large here; the largest stable one is about {limit:.3g}. "
@@ -138,14 +138,14 @@ class SDD(IterativeSolver):
 def stable_step_size(spectrum: Spectrum, batch_size: int, momentum: float) -> float:
     """The largest stable beta * n: 1 / ((1 + 2 rho) / (2 + 2 rho) * lambda_1 / n + max_i A_ii / (2 B (1 - rho))).
 
-    The first term is the limit of Nesterov's method without noise, the second that of the batch's noise. lambda_1 is the
-    largest eigenvalue of A = K + noise * I.
+    The first term is the limit of Nesterov's method without noise, the second that of the batch's noise. lambda_1 is
+    the largest eigenvalue of A = K + noise * I.
     """
     curvature = (1 + 2 * momentum) / (2 + 2 * momentum) * spectrum.largest / spectrum.n
     return 1.0 / (curvature + spectrum.diagonal / (2 * batch_size * (1 - momentum)))
 
 
 def critical_batch_size(spectrum: Spectrum, momentum: float) -> float:
-    """The batch at which both terms of `stable_step_size` are equal: beyond it, a larger one buys at most a factor 2."""
+    """The batch at which both terms of `stable_step_size` are equal: a larger one buys at most a factor 2."""
     curvature = (1 + 2 * momentum) / (2 + 2 * momentum) * spectrum.largest / spectrum.n
     return spectrum.diagonal / (2 * (1 - momentum) * curvature)
