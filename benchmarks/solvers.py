@@ -14,12 +14,13 @@ import jax
 
 import dualgp as dg
 from dualgp.data import published_model, uci
+from dualgp.solvers import Solver
 
 RESULTS = Path(__file__).parent / "results" / "solvers.jsonl"
 PAPER_STEPS = {"elevators": 5.0, "keggdirected": 5.0}  # step sizes of the paper for means; 50 elsewhere
 
 
-def solvers(name: str) -> dict[str, dg.Solver | str]:
+def solvers(name: str) -> dict[str, Solver | str]:
     """The contenders on a data set."""
     return {
         "default": "auto",
@@ -31,7 +32,7 @@ def solvers(name: str) -> dict[str, dg.Solver | str]:
     }
 
 
-def run(name: str, label: str, solver: dg.Solver | str, max_seconds: float) -> dict:
+def run(name: str, label: str, solver: Solver | str, max_seconds: float) -> dict:
     """One cell of the table."""
     data, model = uci(name), published_model(name)
     posterior = model.condition(

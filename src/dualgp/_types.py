@@ -1,4 +1,4 @@
-"""Shape aliases: n data, d input dimensions, s right-hand sides, m test points."""
+"""Shape aliases: d input dimensions, s right-hand sides. Numbers of rows differ from argument to argument (`_`)."""
 
 import jax
 import numpy as np
@@ -6,9 +6,9 @@ from jaxtyping import Float, Int, Key
 
 AnyArray = jax.Array | np.ndarray
 
-Points = Float[AnyArray, "n d"]
-Vector = Float[AnyArray, " n"]
-Columns = Float[AnyArray, "n s"]
+Points = Float[AnyArray, "_ d"]
+Vector = Float[AnyArray, " _"]
+Columns = Float[AnyArray, "_ s"]
 Indices = Int[AnyArray, " batch"]
 Scalar = Float[AnyArray, ""]
 RandomKey = Key[jax.Array, ""] | jax.Array

@@ -130,7 +130,7 @@ class GaussianProcess(eqx.Module):
         template = np.zeros((0, d), np.float32)
         return lambda x: float(self.mean) + evaluate(paths, x, template).T
 
-    def _targets(self, x: Points, y: AnyArray, prior: PriorPaths | None, key: RandomKey) -> Columns:
+    def _targets(self, x: Points, y: AnyArray, prior: PriorPaths | None, key: RandomKey | None) -> Columns:
         """Right-hand sides: y - mean, then phi(X) @ w + epsilon for each sample."""
         mean_column = jnp.asarray(np.asarray(y, np.float64) - float(self.mean), x.dtype)[:, None]
         if prior is None:

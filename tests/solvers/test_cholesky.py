@@ -31,7 +31,7 @@ def test_too_many_points_are_refused_with_the_memory_they_would_need():
 
 
 def test_an_indefinite_matrix_is_refused_with_a_remedy():
-    with pytest.raises(ValueError, match=r"not positive definite .* Raise noise"):
+    with pytest.raises(ValueError, match=r"not positive definite .* Raise"):
         dg.solve(DenseOperator(np.diag([1.0, -1.0]), NOISE), np.ones(2), dg.Cholesky())
 
 

@@ -68,7 +68,7 @@ class Solution:
 class Run:
     """What belongs to one run rather than to a solver: randomness, where to start, how long, what to show."""
 
-    key: RandomKey
+    key: RandomKey | None
     start: Columns | None = None
     resume: Solution | None = None
     max_seconds: float | None = None
@@ -90,8 +90,10 @@ class IterativeSolver(Solver):
 
     tol: eqx.AbstractVar[float]
 
-    # Times the smallest residual so far: beyond, it has diverged. Not a setting: a property of the method.
+    # Times the smallest residual so far: beyond, it has diverged. Not settings: properties of the method.
     growth_limit: ClassVar[float] = 10.0
+    # Passes in which the residual must fall by a tenth: otherwise rounding is in the way, and it gives up.
+    patience: ClassVar[float] = 20.0
 
     @abstractmethod
     def prepared(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[IterativeSolver, float]:

@@ -49,9 +49,9 @@ class CG(IterativeSolver):
     tol: float = 1e-2
     max_iterations: int = 1000
 
-    growth_limit: ClassVar[float] = (
-        np.inf
-    )  # the residual of conjugate gradients goes up and down; only its energy falls
+    # The residual of conjugate gradients goes up and down and may stay high for long: only its energy falls steadily.
+    growth_limit: ClassVar[float] = np.inf
+    patience: ClassVar[float] = 200.0
 
     def __check_init__(self) -> None:
         check_count(self.max_iterations, "max_iterations", 1)

@@ -22,7 +22,6 @@ from dualgp.solvers.residual import Residual, column_norms, fresh_residual
 CHUNK_ENTRIES = 2e8
 CHECKPOINT_SECONDS = 30.0
 MOST_SLOWDOWNS = 10
-STALLED_PASSES = 20
 BETWEEN_CHECKS = 4.0  # a failed check on fresh rows is followed by this many times its own cost in steps
 
 
@@ -91,7 +90,7 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
                         result = Result.CONVERGED
                         break
                     at["next_check"], checked = at["passes"] + BETWEEN_CHECKS * checked.passes, None
-                if solver.tol > 0 and _has_stalled(at):
+                if solver.tol > 0 and _has_stalled(at, solver.patience):
                     break
                 if file is not None and time.perf_counter() - last_saved >= CHECKPOINT_SECONDS:
                     save()
@@ -122,11 +121,11 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
     )
 
 
-def _has_stalled(at: dict[str, Any]) -> bool:
+def _has_stalled(at: dict[str, Any], patience: float) -> bool:
     """Whether the residual has not fallen by a tenth in the last third of the run: rounding is in the way."""
     if at["smallest"] < 0.9 * at["milestone"]:
         at["milestone"], at["milestone_passes"] = at["smallest"], at["passes"]
-    return at["passes"] - at["milestone_passes"] > max(STALLED_PASSES, at["passes"] / 3)
+    return at["passes"] - at["milestone_passes"] > max(patience, at["passes"] / 3)
 
 
 def _check(operator: Operator, b: Columns, weights: Columns, key: RandomKey, at: dict[str, Any]) -> Residual:
@@ -183,7 +182,7 @@ def _message(
         return f"{name} diverged at step {at['step']} ({how}): {solver.explain_divergence(operator, key)}"
     if solver.tol == 0:
         return f"{name} took all of its {at['step']} steps: {reached}."
-    if result is Result.BUDGET_REACHED and _has_stalled(at):
+    if result is Result.BUDGET_REACHED and _has_stalled(at, solver.patience):
         return (
             f"{name} stalled after {at['step']} steps at {reached}, asked for {solver.tol:.2g}: with so little noise "
             f"({float(operator.noise):.2g}), {operator.dtype} goes no further. Pass dtype='float64', or accept it."

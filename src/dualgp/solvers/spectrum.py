@@ -28,21 +28,24 @@ def estimate_spectrum(operator: Operator, key: RandomKey) -> Spectrum:
     choice_key, start_key = jax.random.split(key)
     num = min(operator.n, PROBE_POINTS)
     index = jax.random.choice(choice_key, operator.n, (num,), replace=False)
-    start = jax.random.normal(start_key, (num,), operator.dtype)
-    block_largest, diagonal = _power_iteration(operator, index, start)
+    block, diagonal = _block_and_diagonal(operator, index)
     noise = float(operator.noise)
-    largest = noise + (float(block_largest) - noise) * operator.n / num
+    largest = noise + (float(largest_eigenvalue(block, start_key)) - noise) * operator.n / num
     return Spectrum(operator.n, largest, float(diagonal), (num / operator.n) ** 2)
 
 
 @eqx.filter_jit
-def _power_iteration(
-    operator: Operator, index: Array, start: Float[Array, " num"]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    block = operator.block(index)
-    v = jax.lax.fori_loop(0, POWER_ITERATIONS, lambda _, v: _unit(block @ v), _unit(start))
-    return v @ (block @ v), jnp.max(operator.diagonal())
+def largest_eigenvalue(block: Float[Array, "m m"], key: RandomKey) -> Float[Array, ""]:
+    """Of a symmetric matrix, by power iteration."""
+
+    def unit(v: Float[Array, " m"]) -> Float[Array, " m"]:
+        return v / jnp.linalg.norm(v)
+
+    start = unit(jax.random.normal(key, block.shape[:1], block.dtype))
+    v = jax.lax.fori_loop(0, POWER_ITERATIONS, lambda _, v: unit(block @ v), start)
+    return v @ (block @ v)
 
 
-def _unit(v: Float[Array, " num"]) -> Float[Array, " num"]:
-    return v / jnp.linalg.norm(v)
+@eqx.filter_jit
+def _block_and_diagonal(operator: Operator, index: Array) -> tuple[Float[Array, "m m"], Float[Array, ""]]:
+    return operator.block(index), jnp.max(operator.diagonal())
