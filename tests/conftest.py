@@ -9,15 +9,7 @@ from pathlib import Path
 from jaxtyping import install_import_hook
 
 # Modules whose annotations are not yet right (two sizes under one name, or None left out). Empty this set.
-UNCHECKED = {
-    "dualgp.gp",
-    "dualgp.kernels.base",
-    "dualgp.kernels.distances",
-    "dualgp.kernels.features",
-    "dualgp.kernels.stationary",
-    "dualgp.operators",
-    "dualgp.solvers.base",
-}
+UNCHECKED = set()
 
 
 def one_core_per_worker() -> None:

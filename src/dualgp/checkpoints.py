@@ -68,7 +68,7 @@ def _array_leaves(tree: Any) -> list[Any]:
 
 def _fingerprint(problem: Any) -> str:
     """A hash of all leaves of `problem`; of a kernel matrix that is kept, the shape has to do."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(str(jax.tree.structure(problem)).encode())
     for leaf in jax.tree.leaves(problem):
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)

@@ -165,7 +165,8 @@ def _precision(x: AnyArray, dtype: Any) -> np.dtype:
         raise ValueError(f"dtype must be float32 or float64, got {dtype}.")
     if dtype == np.float32 and x.dtype == np.float64:
         lost = np.max(np.abs(x - x.astype(np.float32)), axis=0)
-        hurt = np.flatnonzero(lost > 1e-4 * np.std(x, axis=0))
+        spread = np.std(x, axis=0)
+        hurt = np.flatnonzero((lost > 1e-4 * spread) & (np.ptp(x, axis=0) > 0))
         if hurt.size:
             warnings.warn(
                 f"Column(s) {hurt[:5].tolist()} of x vary too little around a large value for float32. "

@@ -58,7 +58,10 @@ def _pair(y: Any, mean: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _triple(y: Any, mean: Any, std: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     y, mean = _pair(y, mean)
-    std = np.broadcast_to(np.asarray(as_float_array(std, "std"), np.float64), y.shape)
+    std = np.asarray(as_float_array(std, "std"), np.float64)
+    if std.shape not in ((), y.shape):
+        raise ValueError(f"std must be one number or have the shape of y, {y.shape}; got shape {std.shape}.")
+    std = np.broadcast_to(std, y.shape)
     if not np.all(std > 0):
         raise ValueError("std must be positive everywhere. Include the observation noise: post.std(x, noise=True).")
     return y, mean, std

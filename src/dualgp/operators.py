@@ -14,9 +14,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import as_parameter, in_wide
+from dualgp._arrays import as_parameter, in_wide, is_traced, wide
 from dualgp._checks import check_finite, check_points, check_positive
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
@@ -52,7 +52,9 @@ class Operator(eqx.Module):
         """K[:, index] @ u: the transpose of `kernel_rows`."""
 
     @abstractmethod
-    def kernel_block(self, rows: Indices, columns: Indices, dtype: Any = None) -> Float[Array, "rows columns"]:
+    def kernel_block(
+        self, rows: Int[AnyArray, " rows"], columns: Int[AnyArray, " columns"], dtype: Any = None
+    ) -> Float[Array, "rows columns"]:
         """The entries K[rows][:, columns], in another precision on request."""
 
     @abstractmethod
@@ -84,9 +86,13 @@ class Operator(eqx.Module):
         """The diagonal of A."""
         return self.kernel_diagonal() + self._noise
 
-    def __matmul__(self, v: Columns) -> Float[Array, "n s"]:
-        """A @ v, in blocks of rows: one pass over K."""
-        return in_row_blocks(lambda rows: self.rows(rows, v), self.n, v.shape[1], v.dtype)
+    def __matmul__(self, v: AnyArray) -> AnyArray:
+        """A @ v, in blocks of rows: one pass over K. For use outside `jax.jit`, v may be a NumPy array or a vector."""
+        if is_traced(self, v):
+            return in_row_blocks(lambda rows: self.rows(rows, v), self.n, v.shape[1], v.dtype)
+        with wide():
+            columns = jnp.asarray(v, self.dtype).reshape(self.n, -1)
+            return np.asarray(_product(self, columns)).reshape(np.shape(v))
 
     @property
     def _noise(self) -> Float[Array, ""]:
@@ -113,7 +119,9 @@ class DenseOperator(Operator):
     def kernel_columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "n s"]:
         return jnp.asarray(self.matrix)[index].T @ u
 
-    def kernel_block(self, rows: Indices, columns: Indices, dtype: Any = None) -> Float[Array, "rows columns"]:
+    def kernel_block(
+        self, rows: Int[AnyArray, " rows"], columns: Int[AnyArray, " columns"], dtype: Any = None
+    ) -> Float[Array, "rows columns"]:
         return jnp.asarray(self.matrix)[rows[:, None], columns].astype(dtype or self.dtype)
 
     def kernel_diagonal(self) -> Float[Array, " n"]:
@@ -184,7 +192,9 @@ class KernelOperator(Operator):
             lambda rows: tiled_product(self.kernel, self.x[rows], points, u), self.n, u.shape[1], u.dtype
         )
 
-    def kernel_block(self, rows: Indices, columns: Indices, dtype: Any = None) -> Float[Array, "rows columns"]:
+    def kernel_block(
+        self, rows: Int[AnyArray, " rows"], columns: Int[AnyArray, " columns"], dtype: Any = None
+    ) -> Float[Array, "rows columns"]:
         dtype = jnp.dtype(dtype or self.dtype)
         if self.kept is not None and dtype == self.dtype:
             return self.kept.kernel_block(rows, columns)
@@ -232,6 +242,11 @@ def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns) -> Float[
 def _tile(rows: int) -> int:
     """Columns in a tile for this many rows: a power of two, so that the tile has about TILE_ENTRIES entries."""
     return 1 << max(9, min(14, (TILE_ENTRIES // max(rows, 1)).bit_length() - 1))
+
+
+@eqx.filter_jit
+def _product(operator: Operator, v: Columns) -> Columns:
+    return operator @ v
 
 
 @eqx.filter_jit

@@ -199,7 +199,8 @@ class Posterior:
         """A bound on |mean - exact posterior mean| that holds at every x, or a sharper one at the given points.
 
         With residual r of the mean's weights: sqrt(max k) ||r|| / (2 sqrt(noise)) everywhere, and
-        sqrt(k(x, x) - var(x)) ||r|| / sqrt(noise) at x. Rigorous up to the check of r on fresh rows, and loose.
+        sqrt(k(x, x) - var(x)) ||r|| / sqrt(noise) at x (without the variance where it is not known exactly).
+        Rigorous up to the check of r on fresh rows, and loose.
         """
         norm = float(np.linalg.norm(np.asarray(self.targets[:, 0], np.float64))) or 1.0
         root = float(self.solution.residual_upper[0]) * norm / math.sqrt(float(self.model.noise))
@@ -208,7 +209,7 @@ class Posterior:
             return everywhere
         points = jnp.asarray(check_points(x, "x", self.d), self.x.dtype)
         explained = np.asarray(self.model.kernel.diagonal(points), np.float64)
-        if self.prior is not None or self.solution.factor is not None:
+        if self.solution.factor is not None:  # variances from samples are noisy: a bound may not use them
             explained = np.maximum(explained - np.asarray(self.std(x), np.float64) ** 2, 0.0)
         return np.minimum(np.sqrt(explained) * root, everywhere)
 
@@ -273,8 +274,8 @@ def evaluate(function: Callable[[Points], Columns], x: Any, data: Points) -> Any
 def _evaluate_block(function: Callable[[Points], Columns], points: np.ndarray, dtype: Any) -> np.ndarray:
     m = points.shape[0]
     size = max(16, 1 << max(m - 1, 0).bit_length())
-    padded = np.zeros((size, points.shape[1]), dtype)
-    padded[:m] = points
+    # Padded with real points: zeros could lie far away, and distances are centred on what is evaluated.
+    padded = np.resize(points.astype(dtype), (size, points.shape[1])) if m else np.zeros((size, points.shape[1]), dtype)
     return np.asarray(_call(function, padded))[:m]
 
 

@@ -43,7 +43,10 @@ def _split(a: Points, b: Points) -> Float[Array, "n1 n2"]:
     offset_b = jnp.sum((2.0 * coarse_b + fine_b) * fine_b, axis=1)
     mixed = jnp.concatenate([a, fine_a], axis=1) @ jnp.concatenate([fine_b, coarse_b], axis=1).T
     squared = coarse + (offset_a[:, None] + offset_b[None, :] - 2.0 * mixed)
-    noise_floor = 8.0 * jnp.finfo(a.dtype).eps * 2.0**bits
+    # For near neighbours the rounding error is that of the two offsets, whatever the size of other points.
+    size_a = jnp.sum((2.0 * jnp.abs(coarse_a) + jnp.abs(fine_a)) * jnp.abs(fine_a), axis=1)
+    size_b = jnp.sum((2.0 * jnp.abs(coarse_b) + jnp.abs(fine_b)) * jnp.abs(fine_b), axis=1)
+    noise_floor = 8.0 * jnp.finfo(a.dtype).eps * (size_a[:, None] + size_b[None, :])
     return jnp.where(squared > noise_floor, squared, 0.0) * (grid * grid)
 
 

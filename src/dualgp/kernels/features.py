@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dualgp._arrays import as_parameter
 from dualgp._types import AnyArray, Points, RandomKey
 
 NUM_STRATA = 16
@@ -62,7 +63,7 @@ class FourierFeatures(Features):
 
     omega: Float[AnyArray, "half d"]
     weights: Float[AnyArray, " half"]
-    variance: AnyArray
+    variance: AnyArray = eqx.field(converter=as_parameter)
 
     @property
     def num(self) -> int:

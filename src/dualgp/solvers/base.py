@@ -169,9 +169,19 @@ def solve(
     for name, budget in (("max_seconds", max_seconds), ("max_passes", max_passes)):
         if budget is not None and not budget > 0:
             raise ValueError(f"{name} must be positive, got {budget!r}. Leave it out for no limit.")
+    scale = _power_of_two_scale(columns)
+    columns, start = columns / scale, None if start is None else start / scale
     run = Run(key, start, resume, max_seconds, max_passes, checkpoint, progress)
     solution = solver.run(operator, columns, run)
-    return solution if np.ndim(b) == 2 else replace(solution, weights=solution.weights[:, 0])
+    weights = solution.weights * np.asarray(scale, solution.weights.dtype)
+    return replace(solution, weights=weights if np.ndim(b) == 2 else weights[:, 0])
+
+
+def _power_of_two_scale(b: Columns) -> Float[Array, " s"]:
+    """1 for columns of ordinary size; for others the power of two that makes them so, lest their squares overflow."""
+    size = np.max(np.abs(np.asarray(b, np.float64)), axis=0, initial=0.0)
+    ordinary = (size == 0) | ((size > 1e-6) & (size < 1e6))
+    return jnp.asarray(np.where(ordinary, 1.0, np.exp2(np.floor(np.log2(np.where(size > 0, size, 1.0))))), b.dtype)
 
 
 def as_solver(solver: Solver | str) -> Solver:

@@ -7,9 +7,10 @@ SDD, step for step. For solving systems, use `SDD`.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import KW_ONLY, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -253,6 +254,8 @@ class Descent(IterativeSolver):
     step_size: float
     num_steps: int = 100_000
     tol: float = 1e-2
+
+    patience: ClassVar[float] = math.inf  # to see where an alternative gets stuck is what it is for
 
     def __check_init__(self) -> None:
         check_positive(self.step_size, "step_size")

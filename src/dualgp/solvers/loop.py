@@ -22,12 +22,13 @@ from dualgp.solvers.residual import Residual, column_norms, fresh_residual
 CHUNK_ENTRIES = 2e8
 CHECKPOINT_SECONDS = 30.0
 MOST_SLOWDOWNS = 10
+PATIENT_STEPS = 300
 BETWEEN_CHECKS = 4.0  # a failed check on fresh rows is followed by this many times its own cost in steps
 
 
 def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> Solution:
     """Run `requested` until it has converged on fresh rows, diverged, spent its budget or been interrupted."""
-    began = time.perf_counter()
+    began = called = time.perf_counter()
     key = require_key(run, requested)
     setup_key, step_key, check_key = jax.random.split(key, 3)
     solver, setup_passes = requested.prepared(operator, b, setup_key)
@@ -41,8 +42,8 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
     # Everything that the rest of the run depends on is in these three, so that they can be saved and read back.
     last_good = state
     at = {"step": first_step, "passes": setup_passes, "slowdowns": 0, "next_check": 0.0, "seconds": 0.0}
-    at |= {"smallest": 1.0 if run.start is None else math.inf, "level": math.inf, "checks": 0}
-    at |= {"milestone": math.inf, "milestone_passes": setup_passes}
+    at |= {"first": 1.0, "smallest": 1.0, "level": math.inf, "checks": 0}
+    at |= {"milestone": math.inf, "milestone_step": first_step}
     trace: list[tuple[int, float, float, list[float]]] = []
 
     file = None
@@ -52,6 +53,10 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
             (solver, state, last_good), progress = saved
             at, trace = progress["at"], [tuple(entry) for entry in progress["trace"]]
             began -= at["seconds"]
+
+    if run.start is not None and not trace and first_step == 0:
+        first = _check(operator, b, start, check_key, at)
+        at["first"] = at["smallest"] = _level(first.estimate * norms, norms)
 
     def seconds() -> float:
         return time.perf_counter() - began
@@ -63,15 +68,17 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
     result, checked, last_saved = Result.BUDGET_REACHED, None, time.perf_counter()
     with _progress_bar(run.progress, type(requested).__name__) as show:
         try:
-            while (num := _steps_left(solver, n, first_step, at, run, seconds(), chunk)) > 0:
+            while (num := _steps_left(solver, n, first_step, at, run, time.perf_counter() - called, chunk)) > 0:
                 after, sums = _advance(solver, operator, b, state, step_key, jnp.int32(at["step"]), jnp.int32(num))
                 squared = np.asarray(sums, np.float64)
                 at["step"] += num
                 at["passes"] += num * solver.passes_per_step(n)
-                residual, at["level"] = np.sqrt(squared) / norms, math.sqrt(squared.sum() / (norms**2).sum())
+                residual, at["level"] = np.sqrt(squared) / norms, _level(np.sqrt(squared), norms)
                 trace.append((at["step"], at["passes"], seconds(), residual.tolist()))
 
-                if not math.isfinite(at["level"]) or at["level"] > solver.growth_limit * at["smallest"]:
+                if not math.isfinite(at["level"]) or at["level"] > max(
+                    at["first"], solver.growth_limit * at["smallest"]
+                ):
                     slower = solver.slower() if at["slowdowns"] < MOST_SLOWDOWNS else None
                     if slower is None:
                         result = Result.DIVERGED
@@ -90,7 +97,7 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
                         result = Result.CONVERGED
                         break
                     at["next_check"], checked = at["passes"] + BETWEEN_CHECKS * checked.passes, None
-                if solver.tol > 0 and _has_stalled(at, solver.patience):
+                if residual.max() > solver.tol > 0 and _has_stalled(at, solver, n):
                     break
                 if file is not None and time.perf_counter() - last_saved >= CHECKPOINT_SECONDS:
                     save()
@@ -121,11 +128,17 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
     )
 
 
-def _has_stalled(at: dict[str, Any], patience: float) -> bool:
+def _level(residual_norms: np.ndarray, norms: np.ndarray) -> float:
+    """The relative residual of all columns together."""
+    return float(np.linalg.norm(residual_norms) / np.linalg.norm(norms))
+
+
+def _has_stalled(at: dict[str, Any], solver: IterativeSolver, n: int) -> bool:
     """Whether the residual has not fallen by a tenth in the last third of the run: rounding is in the way."""
     if at["smallest"] < 0.9 * at["milestone"]:
-        at["milestone"], at["milestone_passes"] = at["smallest"], at["passes"]
-    return at["passes"] - at["milestone_passes"] > max(patience, at["passes"] / 3)
+        at["milestone"], at["milestone_step"] = at["smallest"], at["step"]
+    patience = max(PATIENT_STEPS, solver.patience / solver.passes_per_step(n), at["step"] / 3)
+    return at["step"] - at["milestone_step"] > patience
 
 
 def _check(operator: Operator, b: Columns, weights: Columns, key: RandomKey, at: dict[str, Any]) -> Residual:
@@ -180,9 +193,9 @@ def _message(
         growth = max(trace[-1][3])
         how = f"residual {growth:.0e} times that of zero weights" if math.isfinite(growth) else "values not finite"
         return f"{name} diverged at step {at['step']} ({how}): {solver.explain_divergence(operator, key)}"
-    if solver.tol == 0:
+    if solver.tol == 0 and result is not Result.INTERRUPTED:
         return f"{name} took all of its {at['step']} steps: {reached}."
-    if result is Result.BUDGET_REACHED and _has_stalled(at, solver.patience):
+    if result is Result.BUDGET_REACHED and _has_stalled(at, solver, operator.n):
         return (
             f"{name} stalled after {at['step']} steps at {reached}, asked for {solver.tol:.2g}: with so little noise "
             f"({float(operator.noise):.2g}), {operator.dtype} goes no further. Pass dtype='float64', or accept it."

@@ -41,7 +41,7 @@ class SDD(IterativeSolver):
     - `step_size`: beta * n in the paper's notation (which quotes 50 for means); "auto" takes 0.9 of the largest stable
       one, see `stable_step_size`.
     - `batch_size`: B, rows per step; "auto" takes the smallest beyond which larger batches stop paying.
-    - `num_steps`: T. `momentum`: rho. `averaging`: r, by default 100 / T.
+    - `num_steps`: T. `momentum`: rho. `averaging`: r, by default 100 / T (at least 1 / 100 if it may stop early).
     - `tol`: stop once the relative residual of every column is below this; 0 runs all T steps, as in the paper.
 
     A step costs B * n kernel entries and O(n s) additions.
@@ -108,7 +108,10 @@ class SDD(IterativeSolver):
                 batch = min(operator.n, max(SMALLEST_BATCH, min(LARGEST_BATCH, power)))
             if step == "auto":
                 step = SAFETY * stable_step_size(spectrum, batch, self.momentum)
-        averaging = min(1.0, 100 / self.num_steps) if self.averaging == "auto" else self.averaging
+        averaging = self.averaging
+        if averaging == "auto":
+            # The paper's 100 / T suits a run of T steps; one that may stop early must not drag its past along.
+            averaging = max(min(1.0, 100 / self.num_steps), 0.01 if self.tol > 0 else 0.0)
         return SDD(
             step_size=np.float64(step),
             batch_size=batch,

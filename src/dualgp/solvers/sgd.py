@@ -8,8 +8,9 @@ solution, which is why it needs clipping and averaging.
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +53,8 @@ class SGD(IterativeSolver):
     clip: float = 0.1
     tol: float = 1e-2
     pool: Any = None
+
+    patience: ClassVar[float] = math.inf  # its residual stops falling long before its predictions stop improving
 
     def __check_init__(self) -> None:
         for name in ("batch_size", "num_steps", "num_features"):
