@@ -17,7 +17,7 @@ def main() -> None:
     arguments.add_argument("--picture", type=Path, default=Path("demo.png"))
     options = arguments.parse_args()
 
-    truth = dg.GaussianProcess(dg.Matern32(lengthscale=0.15), noise=0.05)
+    truth = dg.GaussianProcess(dg.Matern32(lengthscale=0.2), noise=0.1)
     data = dg.data.prior_draw(truth, 2 * options.points, d=2, key=jax.random.key(1), num_test=3000)
     x, y = outside_the_hole(data.x, data.y)
     x, y = x[: options.points], y[: options.points]
@@ -28,7 +28,7 @@ def main() -> None:
     posterior = truth.condition(x, y, num_samples=64, key=jax.random.key(0), progress=True)
     print(posterior.report())
     mean, std = posterior.predict(x_test)
-    print(f"RMSE to the true function    {dg.metrics.rmse(f_test, mean):.4f}  (noise of the data: {0.05**0.5:.4f})")
+    print(f"RMSE to the true function    {dg.metrics.rmse(f_test, mean):.4f}  (noise of the data: {0.1**0.5:.4f})")
     print(f"Coverage of the 95 % band    {100 * dg.metrics.coverage(f_test, mean, std):.1f} %")
     print(f"Residual                     {posterior.solution.residual.max():.2g}")
     print(f"Passes over K                {posterior.solution.passes:.1f}")

@@ -1,0 +1,59 @@
+import jax
+import numpy as np
+import pytest
+from cases import NOISE, data, gram, relative, shifted_gram
+
+import dualgp as dg
+from dualgp._arrays import wide
+
+KERNEL = dg.RBF(2.0)
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_pivoted_cholesky_explains_a_smooth_kernel_and_inverts_its_own_matrix(random):
+    x, y = data(300)
+    operator = dg.KernelOperator(KERNEL, x, NOISE)
+    with wide():
+        P = dg.PivotedCholesky(rank=100, random=random)(operator, jax.random.key(0))
+        applied = np.asarray(P(y[:, None]))[:, 0]
+    F = np.asarray(P.F)
+    assert float(P.left) < 1e-2 * np.trace(gram(KERNEL, x))
+    np.testing.assert_allclose(np.trace(gram(KERNEL, x) - F @ F.T), float(P.left), atol=1e-8)
+    np.testing.assert_allclose(applied, np.linalg.solve(F @ F.T + NOISE * np.eye(300), y), rtol=1e-6, atol=1e-8)
+
+
+def test_pivots_are_the_points_explained_least():
+    x = np.array([[0.0], [0.1], [5.0], [5.1], [10.0]])
+    with wide():
+        F = np.asarray(dg.PivotedCholesky(rank=3)(dg.KernelOperator(dg.RBF(1.0), x, 0.1), jax.random.key(0)).F)
+    # One pivot in each group: every point is explained almost wholly.
+    assert (1.0 - (F**2).sum(axis=1) < 0.02).all()
+
+
+def test_a_preconditioner_saves_iterations():
+    x, y = data(1000)
+    operator = dg.KernelOperator(KERNEL, x, 1e-3)
+    steps = [
+        dg.solve(operator, y, dg.CG(preconditioner=p, tol=1e-6), key=jax.random.key(0)).steps
+        for p in (None, dg.PivotedCholesky(rank=20), dg.PivotedCholesky(rank=200, random=True))
+    ]
+    assert steps[2] < steps[1] < steps[0]
+
+
+def test_columns_that_have_converged_stand_still_while_others_go_on():
+    x, y = data(300)
+    matrix = shifted_gram(KERNEL, x)
+    b = np.stack([matrix[:, 0] * 0.0, y, matrix @ np.ones(300)], axis=1)
+    solution = dg.solve(dg.KernelOperator(KERNEL, x, NOISE), b, dg.CG(tol=1e-8), key=jax.random.key(0))
+    assert (solution.weights[:, 0] == 0).all()
+    assert relative(solution.weights - np.linalg.solve(matrix, b), solution.weights) < 1e-6
+
+
+def test_float32_that_cannot_go_further_says_so_and_returns_its_best():
+    x, y = data(800, d=2, dtype=np.float32)
+    operator = dg.KernelOperator(dg.RBF(1.0), x, 1e-6)
+    solution = dg.solve(operator, y, dg.CG(tol=1e-6, max_iterations=600), key=jax.random.key(0))
+    assert solution.result is not dg.Result.CONVERGED
+    assert np.isfinite(solution.weights).all()
+    assert solution.residual.max() < 1.0
+    assert "float" in solution.message or "budget" in solution.message
