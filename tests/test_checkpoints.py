@@ -1,5 +1,9 @@
 """An interrupted solve goes on where it was, by itself (`start=`) or from a file (`checkpoint=`)."""
 
+import signal
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -79,3 +83,38 @@ def test_refining_a_posterior_lowers_its_residual_and_keeps_its_prior_functions(
     refined = early.refine(solver=dg.BlockDescent(block_size=20, tol=1e-4), key=KEY)
     assert refined.prior is early.prior
     assert refined.solution.residual.max() <= 1e-4 < early.solution.residual.max()
+
+
+KILLED = """
+import os, signal, sys
+import jax, numpy as np
+import dualgp as dg
+from dualgp.solvers import loop
+
+loop.CHECKPOINT_SECONDS = 0.0
+advance, calls = loop._advance, []
+
+def advance_and_die(*arguments):
+    calls.append(None)
+    if len(calls) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return advance(*arguments)
+
+loop._advance = advance_and_die
+rng = np.random.default_rng(0)
+x = rng.normal(size=(400, 3)).astype(np.float32)
+operator = dg.KernelOperator(dg.Matern32(), x, 0.01)
+solver = dg.BlockDescent(tol=1e-3)
+solution = dg.solve(operator, np.sin(x[:, 0]), solver, key=jax.random.key(0), checkpoint=sys.argv[1] + ".ckpt")
+np.save(sys.argv[1], solution.weights)
+"""
+
+
+def test_a_killed_process_ends_with_the_weights_of_an_undisturbed_one(tmp_path):
+    def run(name, die_at):
+        return subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / name), str(die_at)], timeout=300).returncode
+
+    assert run("killed", 3) == -signal.SIGKILL
+    assert run("killed", 0) == 0
+    assert run("undisturbed", 0) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "killed.npy"), np.load(tmp_path / "undisturbed.npy"))

@@ -1,8 +1,8 @@
 import jax
 import numpy as np
-from cases import data
 
 import dualgp as dg
+from cases import data
 from dualgp.solvers import auto
 
 

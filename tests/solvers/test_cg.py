@@ -1,9 +1,9 @@
 import jax
 import numpy as np
 import pytest
-from cases import NOISE, data, gram, relative, shifted_gram
 
 import dualgp as dg
+from cases import NOISE, data, gram, relative, shifted_gram
 from dualgp._arrays import wide
 
 KERNEL = dg.RBF(2.0)
@@ -55,5 +55,5 @@ def test_float32_that_cannot_go_further_says_so_and_returns_its_best():
     solution = dg.solve(operator, y, dg.CG(tol=1e-6, max_iterations=600), key=jax.random.key(0))
     assert solution.result is not dg.Result.CONVERGED
     assert np.isfinite(solution.weights).all()
-    assert solution.residual.max() < 1.0
+    assert solution.residual.max() <= 1.0 + 1e-6
     assert "float" in solution.message or "budget" in solution.message
