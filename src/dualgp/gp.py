@@ -145,8 +145,10 @@ class GaussianProcess(eqx.Module):
         solution = solve(operator, targets, solver, **run)
         if solution.result is Result.DIVERGED:
             warnings.warn(solution.message, RuntimeWarning, stacklevel=4)
-        weights = jnp.asarray(solution.weights, operator.dtype)
-        return Posterior(self, operator.x, targets, weights, prior, solution)
+        # An exact solution is worth exact arithmetic in predictions too: with little noise, float32 would spoil it.
+        dtype = operator.dtype if solution.factor is None else np.float64
+        x, targets, weights = (jnp.asarray(array, dtype) for array in (operator.x, targets, solution.weights))
+        return Posterior(self, x, targets, weights, prior, solution)
 
 
 def _split(key: RandomKey | None, num_samples: int) -> tuple[Any, Any, Any]:
