@@ -1,6 +1,7 @@
 """One core for each worker, and shapes checked at every call: both before JAX and dualgp are imported."""
 
 import os
+from pathlib import Path
 
 from jaxtyping import install_import_hook
 
@@ -13,10 +14,17 @@ def one_core_per_worker() -> None:
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 
+def compile_once() -> None:
+    """Most of the suite's time is compilation: workers, and the next run in this checkout, share its results."""
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
 def check_annotations() -> None:
     """beartype and jaxtyping look at every call into the package."""
     install_import_hook("dualgp", "typechecker.check")
 
 
 one_core_per_worker()
+compile_once()
 check_annotations()

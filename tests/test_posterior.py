@@ -120,12 +120,14 @@ def test_evaluation_in_blocks_equals_evaluation_at_once(post, m, monkeypatch):
         np.testing.assert_allclose(blocks, once, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("solver", [dg.Cholesky(), dg.BlockDescent()], ids=["exact", "iterative"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_answers_are_numpy_arrays_in_the_precision_of_the_data(dtype):
+def test_answers_are_numpy_arrays_in_the_precision_of_the_data_or_float64_if_exact(dtype, solver):
     model = dg.GaussianProcess(KERNEL, NOISE)
-    post = model.condition(X.astype(dtype), Y.astype(dtype), num_samples=2, num_features=64, key=KEY)
+    post = model.condition(X.astype(dtype), Y.astype(dtype), solver=solver, num_samples=2, num_features=64, key=KEY)
+    expected = np.float64 if isinstance(solver, dg.Cholesky) else dtype
     for answer in (post.mean(X_NEW), post.std(X_NEW), post.samples(X_NEW), post.log_prob(X_NEW, np.zeros(30, dtype))):
-        assert type(answer) is np.ndarray and answer.dtype == dtype
+        assert type(answer) is np.ndarray and answer.dtype == expected
 
 
 def test_a_prior_draw_has_the_kernels_covariance():
