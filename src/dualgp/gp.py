@@ -144,7 +144,7 @@ class GaussianProcess(eqx.Module):
     ) -> Posterior:
         solution = solve(operator, targets, solver, **run)
         if solution.result is Result.DIVERGED:
-            warnings.warn(solution.message, RuntimeWarning, stacklevel=4)
+            warnings.warn(solution.message, RuntimeWarning, stacklevel=6)
         # An exact solution is worth exact arithmetic in predictions too: with little noise, float32 would spoil it.
         dtype = operator.dtype if solution.factor is None else np.float64
         x, targets, weights = (jnp.asarray(array, dtype) for array in (operator.x, targets, solution.weights))
