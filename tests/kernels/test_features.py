@@ -6,6 +6,7 @@ import pytest
 
 import dualgp as dg
 from cases import KERNELS, PER_DIMENSION, gram, points
+from dualgp._arrays import wide
 
 OFF_AXIS = np.float32([[0.0, 0.0, 0.0], [0.6, 0.6, 0.6]])
 NUM = 8192
@@ -69,3 +70,18 @@ def test_resampled_features_average_to_those_they_come_from():
     products = jax.jit(jax.vmap(product))(jax.random.split(jax.random.key(1), 300))
     error = np.std(products, axis=0) / np.sqrt(len(products))
     assert (np.abs(np.mean(products, axis=0) - phi(x) @ phi(x).T) <= 4.5 * error + 1e-4).all()
+
+
+def test_features_hold_the_high_frequencies_that_posterior_variances_are_made_of():
+    # Where data are dense, what stays uncertain is the tail of the spectrum: plain draws miss it by 5 to 30 %.
+    kernel, noise = dg.Matern32(0.3), 1e-3
+    rng = np.random.default_rng(0)
+    x, x_new = rng.uniform(size=(1500, 2)), rng.uniform(size=(100, 2))
+    smoother = np.linalg.solve(gram(kernel, x) + noise * np.eye(len(x)), gram(kernel, x, x_new))
+    exact = 1.0 - np.einsum("ij,ij->j", gram(kernel, x, x_new), smoother)
+    for seed in range(3):
+        with wide():
+            phi = kernel.features(jax.random.key(seed), 4096, 2)
+            deviation = np.asarray(phi(x_new)) - smoother.T @ np.asarray(phi(x))
+        variance = (deviation**2).sum(axis=1) + noise * (smoother**2).sum(axis=0)
+        assert abs(np.sqrt(variance / exact).mean() - 1.0) < 0.01
