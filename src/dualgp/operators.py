@@ -25,6 +25,7 @@ from dualgp.kernels import Features, Kernel
 # 1024 to 4096 columns take 30 to 50 ms, one tile of all 50,000 columns 115 ms.
 TILE_ENTRIES = 1 << 20
 ROW_BLOCK = 512
+COORDINATE_COLUMNS = 32  # of a matrix without inputs
 KEEP_SHARE = 0.25  # of the machine's memory may go into keeping K
 
 
@@ -72,6 +73,10 @@ class Operator(eqx.Module):
     @abstractmethod
     def dense(self) -> Float[np.ndarray, "n n"]:
         """A itself in float64, in the host's memory: 8 n^2 bytes."""
+
+    @abstractmethod
+    def coordinates(self) -> Float[Array, "n c"]:
+        """A place for every row such that rows in near places are strongly correlated. Only speed depends on it."""
 
     def rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
         """A[index] @ v."""
@@ -132,6 +137,11 @@ class DenseOperator(Operator):
 
     def feature_matrix(self, features: Features) -> Float[Array, "n num"]:
         raise TypeError("A matrix has no random features. Use a KernelOperator, or a solver that needs none.")
+
+    def coordinates(self) -> Float[Array, "n c"]:
+        # Correlated rows have similar entries; a few columns of the matrix show it.
+        columns = np.linspace(0, self.n - 1, min(self.n, COORDINATE_COLUMNS)).round().astype(np.int32)
+        return jnp.asarray(self.matrix)[:, columns]
 
     def dense(self) -> Float[np.ndarray, "n n"]:
         matrix = np.array(self.matrix, np.float64)
@@ -208,6 +218,9 @@ class KernelOperator(Operator):
 
     def feature_matrix(self, features: Features) -> Float[Array, "n num"]:
         return features(self.x)
+
+    def coordinates(self) -> Float[Array, "n c"]:
+        return self.kernel.coordinates(self.x)
 
     @in_wide
     def dense(self) -> Float[np.ndarray, "n n"]:

@@ -50,10 +50,12 @@ def test_columns_that_have_converged_stand_still_while_others_go_on():
 
 
 def test_float32_that_cannot_go_further_says_so_and_returns_its_best():
-    x, y = data(800, d=2, dtype=np.float32)
-    operator = dg.KernelOperator(dg.RBF(1.0), x, 1e-6)
-    solution = dg.solve(operator, y, dg.CG(tol=1e-6, max_iterations=600), key=jax.random.key(0))
+    x, _ = data(800, d=2, dtype=np.float32)
+    matrix = shifted_gram(dg.RBF(1.0), x, noise=1e-6)
+    y = (matrix @ np.cos(np.arange(800.0))).astype(np.float32)
+    solution = dg.solve(
+        dg.KernelOperator(dg.RBF(1.0), x, 1e-6), y, dg.CG(tol=1e-7, max_iterations=600), key=jax.random.key(0)
+    )
     assert solution.result is not dg.Result.CONVERGED
-    assert np.isfinite(solution.weights).all()
-    assert solution.residual.max() <= 1.0 + 1e-6
+    assert relative(y - matrix @ solution.weights.astype(np.float64), y) < 1e-2
     assert "float" in solution.message or "budget" in solution.message

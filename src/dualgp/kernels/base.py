@@ -37,6 +37,10 @@ class Kernel(eqx.Module):
         `num_features` counts the columns of phi for one term; a sum of kernels has as many for each of its terms.
         """
 
+    def coordinates(self, x: Points) -> Float[Array, "n c"]:
+        """The inputs on a scale where near points are strongly correlated. Only speed depends on it."""
+        return jnp.asarray(x)
+
     def __add__(self, other: Any) -> Kernel:
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
@@ -63,6 +67,9 @@ class Sum(Kernel):
         left, right = jax.random.split(key)
         return self.left.features(left, num_features, d) + self.right.features(right, num_features, d)
 
+    def coordinates(self, x: Points) -> Float[Array, "n c"]:
+        return jnp.concatenate([self.left.coordinates(x), self.right.coordinates(x)], axis=1)
+
     def __repr__(self) -> str:
         return f"{self.left!r} + {self.right!r}"
 
@@ -82,6 +89,9 @@ class Product(Kernel):
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         left, right = jax.random.split(key)
         return self.left.features(left, num_features, d) * self.right.features(right, num_features, d)
+
+    def coordinates(self, x: Points) -> Float[Array, "n c"]:
+        return jnp.concatenate([self.left.coordinates(x), self.right.coordinates(x)], axis=1)
 
     def __repr__(self) -> str:
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in (self.left, self.right))
@@ -108,6 +118,9 @@ class Scale(Kernel):
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         return self.kernel.features(key, num_features, d).scaled(self.scale)
+
+    def coordinates(self, x: Points) -> Float[Array, "n c"]:
+        return self.kernel.coordinates(x)
 
     def __repr__(self) -> str:
         inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)

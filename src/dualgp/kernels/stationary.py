@@ -52,7 +52,7 @@ class Stationary(Kernel):
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         x1, x2 = jnp.asarray(x1), jnp.asarray(x2)
         variance = jnp.asarray(self.variance, x1.dtype)
-        return variance * self.profile(squared_distances(self._scaled(x1), self._scaled(x2)))
+        return variance * self.profile(squared_distances(self.coordinates(x1), self.coordinates(x2)))
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return jnp.full(x.shape[:1], jnp.asarray(self.variance, x.dtype))
@@ -61,7 +61,7 @@ class Stationary(Kernel):
         omega, weights = draw_frequencies(self.frequency_length, key, max(1, num_features // 2), d)
         return FourierFeatures(omega / self.lengthscale, weights, self.variance)
 
-    def _scaled(self, x: Points) -> Points:
+    def coordinates(self, x: Points) -> Float[Array, "n c"]:
         if self.lengthscale.ndim == 1 and self.lengthscale.shape[0] != x.shape[1]:
             raise ValueError(
                 f"{type(self).__name__} has {self.lengthscale.shape[0]} lengthscales, but x has {x.shape[1]} columns. "

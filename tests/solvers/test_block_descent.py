@@ -1,0 +1,72 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dualgp as dg
+from cases import NOISE, data, relative, shifted_gram
+from dualgp._arrays import wide
+from dualgp.solvers.block_descent import BlockDescent
+
+KEY = jax.random.key(0)
+
+
+@pytest.mark.parametrize("local", [0.0, 0.5, 0.75])
+@pytest.mark.parametrize(("n", "size"), [(50, 1), (50, 2), (53, 20), (53, 53)])
+def test_a_block_never_holds_a_point_twice_and_an_epoch_holds_all(n, size, local):
+    solver = BlockDescent(block_size=size, local=local)
+    with wide():
+        blocks = [np.asarray(solver._block(n, jnp.int32(g), jax.random.fold_in(KEY, g))) for g in range(solver._num_groups(n))]
+    assert all(len(set(block)) == size and 0 <= block.min() and block.max() < n for block in blocks)
+    if solver._group_size:
+        assert set(range(n)) == set(np.concatenate([block[: solver._group_size] for block in blocks]))
+
+
+def test_the_error_in_the_norm_of_the_matrix_falls_with_every_step():
+    x, y = data(200)
+    A = shifted_gram(dg.Matern32(1.0), x)
+    exact, operator = np.linalg.solve(A, y), dg.KernelOperator(dg.Matern32(1.0), x, NOISE)
+    energies = []
+    for steps in range(1, 12):
+        solver = BlockDescent(block_size=40, tol=0.0)
+        passes = (steps + 0.5) * solver.passes_per_step(200)
+        error = dg.solve(operator, y, solver, key=KEY, max_passes=passes).weights - exact
+        energies.append(error @ A @ error)
+    assert (np.diff(energies) < 0).all()
+
+
+def test_neighbours_are_what_makes_it_fast():
+    # Little noise and short lengthscales: the weights of near points depend strongly on each other.
+    x, y = data(2000, d=2)
+    operator = dg.KernelOperator(dg.Matern32(0.3), x, 1e-3)
+    passes = [
+        dg.solve(operator, y, dg.BlockDescent(local=local, block_size=128, tol=1e-2), key=KEY).passes
+        for local in (0.0, 0.75)
+    ]
+    assert passes[1] < 0.5 * passes[0]
+
+
+@pytest.mark.parametrize(("kernel", "reach"), [(dg.Matern32(0.5), 0.1), (dg.RBF(0.7), 1.0)], ids=["Matern32", "RBF"])
+def test_hardly_any_noise_in_float32_says_truly_how_far_it_came(kernel, reach):
+    # y is far from what such a model expects: its weights are about 0.3 / 1e-6, beyond float32 for the smooth kernel.
+    x, y = data(3000, d=3, dtype=np.float32)
+    solution = dg.solve(dg.KernelOperator(kernel, x, 1e-6), y, dg.BlockDescent(), key=KEY, max_passes=40)
+    true = relative(y - shifted_gram(kernel, x, noise=1e-6) @ solution.weights.astype(np.float64), y)
+    assert true <= 1.2 * solution.residual_upper.max()
+    assert true <= reach
+    assert solution.result is dg.Result.CONVERGED or "asked for" in solution.message
+
+
+def test_a_matrix_without_inputs_is_solved_too():
+    x, y = data(500)
+    A = shifted_gram(dg.Matern32(1.0), x)
+    with wide():
+        operator = dg.operators.DenseOperator(A - NOISE * np.eye(500), NOISE)
+        solution = dg.solve(operator, y, dg.BlockDescent(tol=1e-4), key=KEY)
+    assert solution.result is dg.Result.CONVERGED
+    assert relative(y - A @ solution.weights, y) <= 1e-4
+
+
+def test_a_share_beyond_the_block_is_refused():
+    with pytest.raises(ValueError, match="local must be at least 0 and below 1"):
+        dg.BlockDescent(local=1.0)
