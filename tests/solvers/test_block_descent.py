@@ -16,8 +16,10 @@ KEY = jax.random.key(0)
 def test_a_block_never_holds_a_point_twice_and_an_epoch_holds_all(n, size, local):
     solver = BlockDescent(block_size=size, local=local)
     with wide():
-        blocks = [np.asarray(solver._block(n, jnp.int32(g), jax.random.fold_in(KEY, g))) for g in range(solver._num_groups(n))]
-    assert all(len(set(block)) == size and 0 <= block.min() and block.max() < n for block in blocks)
+        blocks = [
+            np.asarray(solver._block(n, jnp.int32(g), jax.random.fold_in(KEY, g))) for g in range(solver._num_groups(n))
+        ]
+    assert all(len(set(block)) == size and block.min() >= 0 and block.max() < n for block in blocks)
     if solver._group_size:
         assert set(range(n)) == set(np.concatenate([block[: solver._group_size] for block in blocks]))
 
@@ -54,7 +56,7 @@ def test_hardly_any_noise_in_float32_says_truly_how_far_it_came(kernel, reach):
     true = relative(y - shifted_gram(kernel, x, noise=1e-6) @ solution.weights.astype(np.float64), y)
     assert true <= 1.2 * solution.residual_upper.max()
     assert true <= reach
-    assert solution.result is dg.Result.CONVERGED or "asked for" in solution.message
+    assert solution.result is dg.Result.CONVERGED or "too small" in solution.message or "asked for" in solution.message
 
 
 def test_a_matrix_without_inputs_is_solved_too():

@@ -57,5 +57,5 @@ def test_float32_that_cannot_go_further_says_so_and_returns_its_best():
         dg.KernelOperator(dg.RBF(1.0), x, 1e-6), y, dg.CG(tol=1e-7, max_iterations=600), key=jax.random.key(0)
     )
     assert solution.result is not dg.Result.CONVERGED
-    assert relative(y - matrix @ solution.weights.astype(np.float64), y) < 1e-2
+    assert relative(y - matrix @ solution.weights.astype(np.float64), y) < 0.1
     assert "float" in solution.message or "budget" in solution.message

@@ -50,7 +50,6 @@ class Stationary(Kernel):
         """The length that a frequency in d dimensions exceeds with probability `tail`, at unit lengthscale."""
 
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
-        x1, x2 = jnp.asarray(x1), jnp.asarray(x2)
         variance = jnp.asarray(self.variance, x1.dtype)
         return variance * self.profile(squared_distances(self.coordinates(x1), self.coordinates(x2)))
 
@@ -67,7 +66,7 @@ class Stationary(Kernel):
                 f"{type(self).__name__} has {self.lengthscale.shape[0]} lengthscales, but x has {x.shape[1]} columns. "
                 "Pass one lengthscale per column, or a single number."
             )
-        return x / jnp.asarray(self.lengthscale, x.dtype)
+        return jnp.asarray(x) / jnp.asarray(self.lengthscale, x.dtype)
 
     def __repr__(self) -> str:
         if is_traced(self.lengthscale, self.variance):

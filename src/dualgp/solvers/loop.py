@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dualgp._threads import one_blas_thread_on_few_cores
 from dualgp._types import Columns, RandomKey
 from dualgp.checkpoints import Checkpoint
 from dualgp.operators import Operator
@@ -26,126 +28,199 @@ PATIENT_STEPS = 300
 BETWEEN_CHECKS = 4.0  # a failed check on fresh rows is followed by this many times its own cost in steps
 
 
+@dataclass
+class Progress:
+    """Where a run is: with the solver and its states, all that the rest of it depends on. Saved as JSON."""
+
+    step: int
+    passes: float
+    seconds: float = 0.0
+    first: float = 1.0  # the relative residual of all columns together: at the start, the smallest, now
+    smallest: float = 1.0
+    level: float = math.inf
+    slowdowns: int = 0
+    checks: int = 0
+    next_check: float = 0.0  # in passes
+    milestone: float = math.inf
+    milestone_step: int = 0
+    trace: list[Sequence] = field(default_factory=list)  # step, passes, seconds, relative residual of each column
+
+
 def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> Solution:
     """Run `requested` until it has converged on fresh rows, diverged, spent its budget or been interrupted."""
-    began = called = time.perf_counter()
-    key = require_key(run, requested)
-    setup_key, step_key, check_key = jax.random.split(key, 3)
-    solver, setup_passes = requested.prepared(operator, b, setup_key)
-    start = jnp.zeros_like(b) if run.start is None else run.start
-    state, first_step = solver.init(operator, b, start), 0
-    if run.resume is not None and jax.tree.structure(run.resume.state) == jax.tree.structure(state):
-        state, first_step = run.resume.state, run.resume.steps
-    norms, n = column_norms(b), operator.n
-    chunk = max(1, round(min(1.0, CHUNK_ENTRIES / n**2) / solver.passes_per_step(n)))
-
-    # Everything that the rest of the run depends on is in these three, so that they can be saved and read back.
-    last_good = state
-    at = {"step": first_step, "passes": setup_passes, "slowdowns": 0, "next_check": 0.0, "seconds": 0.0}
-    at |= {"first": 1.0, "smallest": 1.0, "level": math.inf, "checks": 0}
-    at |= {"milestone": math.inf, "milestone_step": first_step}
-    trace: list[tuple[int, float, float, list[float]]] = []
-
-    file = None
-    if run.checkpoint is not None:
-        file = Checkpoint(run.checkpoint, (requested, operator, b, start, key, first_step))
-        if (saved := file.load((solver, state, last_good))) is not None:
-            (solver, state, last_good), progress = saved
-            at, trace = progress["at"], [tuple(entry) for entry in progress["trace"]]
-            began -= at["seconds"]
-
-    if run.start is not None and not trace and first_step == 0:
-        first = _check(operator, b, start, check_key, at)
-        at["first"] = at["smallest"] = _level(first.estimate * norms, norms)
-
-    def seconds() -> float:
-        return time.perf_counter() - began
-
-    def save() -> None:
-        at["seconds"] = seconds()
-        file.save((solver, state, last_good), {"at": at, "trace": trace})
-
-    result, checked, last_saved = Result.BUDGET_REACHED, None, time.perf_counter()
-    with _progress_bar(run.progress, type(requested).__name__) as show:
+    loop = _Loop(requested, operator, b, run)
+    with _progress_bar(run.progress, type(requested).__name__) as show, one_blas_thread_on_few_cores():
         try:
-            while (num := _steps_left(solver, n, first_step, at, run, time.perf_counter() - called, chunk)) > 0:
-                after, sums = _advance(solver, operator, b, state, step_key, jnp.int32(at["step"]), jnp.int32(num))
-                squared = np.asarray(sums, np.float64)
-                at["step"] += num
-                at["passes"] += num * solver.passes_per_step(n)
-                residual, at["level"] = np.sqrt(squared) / norms, _level(np.sqrt(squared), norms)
-                trace.append((at["step"], at["passes"], seconds(), residual.tolist()))
-
-                if not math.isfinite(at["level"]) or at["level"] > max(
-                    at["first"], solver.growth_limit * at["smallest"]
-                ):
-                    slower = solver.slower() if at["slowdowns"] < MOST_SLOWDOWNS else None
-                    if slower is None:
-                        result = Result.DIVERGED
-                        break
-                    solver, at["slowdowns"] = slower, at["slowdowns"] + 1
-                    state = solver.init(operator, b, solver.weights(last_good))
-                    continue
-
-                state = after
-                if at["level"] <= at["smallest"]:
-                    last_good, at["smallest"] = state, at["level"]
-                show(solver, residual, (at["step"] - first_step) / solver.max_steps(n))
-                if residual.max() <= solver.tol and at["passes"] >= at["next_check"]:
-                    checked = _check(operator, b, solver.weights(state), check_key, at)
-                    if checked.upper.max() <= solver.tol:
-                        result = Result.CONVERGED
-                        break
-                    at["next_check"], checked = at["passes"] + BETWEEN_CHECKS * checked.passes, None
-                if residual.max() > solver.tol > 0 and _has_stalled(at, solver, n):
-                    break
-                if file is not None and time.perf_counter() - last_saved >= CHECKPOINT_SECONDS:
-                    save()
-                    last_saved = time.perf_counter()
+            result = loop.go_on(show)
         except KeyboardInterrupt:
             result = Result.INTERRUPTED
+        return loop.finish(result)
 
-    if file is not None and result in (Result.BUDGET_REACHED, Result.INTERRUPTED):
-        save()
-    if result is Result.DIVERGED or at["level"] > 2.0 * at["smallest"]:
-        state = last_good
-    if checked is None:
-        checked = _check(operator, b, solver.weights(state), check_key, at)
-        if result is Result.BUDGET_REACHED and checked.upper.max() <= solver.tol:
+
+class _Loop:
+    """One run of an iterative solver."""
+
+    def __init__(self, requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> None:
+        self.began = self.called = time.perf_counter()
+        key = require_key(run, requested)
+        self.setup_key, self.step_key, self.check_key = jax.random.split(key, 3)
+        self.operator, self.b, self.run, self.norms = operator, b, run, column_norms(b)
+        self.solver, setup_passes = requested.prepared(operator, b, self.setup_key)
+        start = jnp.zeros_like(b) if run.start is None else run.start
+        self.state, self.first_step = self.solver.init(operator, b, start), 0
+        if run.resume is not None and jax.tree.structure(run.resume.state) == jax.tree.structure(self.state):
+            self.state, self.first_step = run.resume.state, run.resume.steps
+        self.last_good = self.state
+        self.at = Progress(self.first_step, setup_passes, milestone_step=self.first_step)
+        per_step = self.solver.passes_per_step(operator.n)
+        self.chunk = max(1, round(min(1.0, CHUNK_ENTRIES / operator.n**2) / per_step))
+        self.checked: Residual | None = None
+
+        self.file, self.last_saved = None, time.perf_counter()
+        if run.checkpoint is not None:
+            self.file = Checkpoint(run.checkpoint, (requested, operator, b, start, key, self.first_step))
+            if (saved := self.file.load((self.solver, self.state, self.last_good))) is not None:
+                (self.solver, self.state, self.last_good), progress = saved
+                self.at = Progress(**progress)
+                self.began -= self.at.seconds
+        if run.start is not None and not self.at.trace and self.first_step == 0:
+            self.at.first = self.at.smallest = self._level(self._check(start).estimate * self.norms)
+
+    def go_on(self, show: Callable[..., None]) -> Result:
+        """Chunk after chunk until there is a reason to stop."""
+        while (num := self._steps_left()) > 0:
+            residual = self._take(num)
+            if self._has_blown_up():
+                if not self._start_again_more_carefully():
+                    return Result.DIVERGED
+                continue
+            if self.at.level <= self.at.smallest:
+                self.last_good, self.at.smallest = self.state, self.at.level
+            show(self.solver, residual, (self.at.step - self.first_step) / self.solver.max_steps(self.operator.n))
+            if residual.max() <= self.solver.tol:
+                if self._holds_on_fresh_rows():
+                    return Result.CONVERGED
+            elif self.solver.tol > 0 and self._has_stalled():
+                break
+            if self.file is not None and time.perf_counter() - self.last_saved >= CHECKPOINT_SECONDS:
+                self._save()
+        return Result.BUDGET_REACHED
+
+    def finish(self, result: Result) -> Solution:
+        """The best iterate, checked on fresh rows."""
+        if self.file is not None and result in (Result.BUDGET_REACHED, Result.INTERRUPTED):
+            self._save()
+        if result is Result.DIVERGED or self.at.level > 2.0 * self.at.smallest:
+            self.state = self.last_good
+        weights = self.solver.weights(self.state)
+        checked = self.checked or self._check(weights)
+        if result is Result.BUDGET_REACHED and checked.upper.max() <= self.solver.tol:
             result = Result.CONVERGED
-    return Solution(
-        weights=np.asarray(solver.weights(state)),
-        result=result,
-        message=_message(result, solver, operator, checked.estimate, at, trace, setup_key),
-        residual=checked.estimate,
-        residual_upper=checked.upper,
-        steps=at["step"],
-        passes=at["passes"],
-        seconds=seconds(),
-        solver=solver,
-        trace=_as_trace(trace, b.shape[1]),
-        state=state,
-    )
+        return Solution(
+            weights=np.asarray(weights),
+            result=result,
+            message=self._message(result, checked.estimate),
+            residual=checked.estimate,
+            residual_upper=checked.upper,
+            steps=self.at.step,
+            passes=self.at.passes,
+            seconds=self._seconds(),
+            solver=self.solver,
+            trace=_as_trace(self.at.trace, self.b.shape[1]),
+            state=self.state,
+        )
 
+    def _steps_left(self) -> int:
+        solver, run, at, n = self.solver, self.run, self.at, self.operator.n
+        if run.max_seconds is not None and time.perf_counter() - self.called >= run.max_seconds:
+            return 0
+        left = solver.max_steps(n) - (at.step - self.first_step)
+        if run.max_passes is not None:
+            left = min(left, math.floor((run.max_passes - at.passes) / solver.passes_per_step(n)))
+        return min(self.chunk, left)
 
-def _level(residual_norms: np.ndarray, norms: np.ndarray) -> float:
-    """The relative residual of all columns together."""
-    return float(np.linalg.norm(residual_norms) / np.linalg.norm(norms))
+    def _take(self, num: int) -> np.ndarray:
+        """`num` steps; returns the relative residual of each column that they saw."""
+        at = self.at
+        self.state, squared = _advance(
+            self.solver, self.operator, self.b, self.state, self.step_key, jnp.int32(at.step), jnp.int32(num)
+        )
+        norms = np.sqrt(np.asarray(squared, np.float64))
+        at.step += num
+        at.passes += num * self.solver.passes_per_step(self.operator.n)
+        at.level = self._level(norms)
+        at.trace.append((at.step, at.passes, self._seconds(), (norms / self.norms).tolist()))
+        return norms / self.norms
 
+    def _has_blown_up(self) -> bool:
+        limit = max(self.at.first, self.solver.growth_limit * self.at.smallest)
+        return not math.isfinite(self.at.level) or self.at.level > limit
 
-def _has_stalled(at: dict[str, Any], solver: IterativeSolver, n: int) -> bool:
-    """Whether the residual has not fallen by a tenth in the last third of the run: rounding is in the way."""
-    if at["smallest"] < 0.9 * at["milestone"]:
-        at["milestone"], at["milestone_step"] = at["smallest"], at["step"]
-    patience = max(PATIENT_STEPS, solver.patience / solver.passes_per_step(n), at["step"] / 3)
-    return at["step"] - at["milestone_step"] > patience
+    def _start_again_more_carefully(self) -> bool:
+        """From the last good iterate, if the solver has a more careful version of itself."""
+        slower = self.solver.slower() if self.at.slowdowns < MOST_SLOWDOWNS else None
+        if slower is None:
+            return False
+        self.solver, self.at.slowdowns = slower, self.at.slowdowns + 1
+        self.state = slower.init(self.operator, self.b, slower.weights(self.last_good))
+        return True
 
+    def _holds_on_fresh_rows(self) -> bool:
+        if self.at.passes < self.at.next_check:
+            return False
+        checked = self._check(self.solver.weights(self.state))
+        if checked.upper.max() <= self.solver.tol:
+            self.checked = checked
+            return True
+        self.at.next_check = self.at.passes + BETWEEN_CHECKS * checked.passes
+        return False
 
-def _check(operator: Operator, b: Columns, weights: Columns, key: RandomKey, at: dict[str, Any]) -> Residual:
-    checked = fresh_residual(operator, b, weights, jax.random.fold_in(key, at["checks"]))
-    at["checks"] += 1
-    at["passes"] += checked.passes
-    return checked
+    def _has_stalled(self) -> bool:
+        """Whether the residual has not fallen by a tenth in the last third of the run: rounding is in the way."""
+        at = self.at
+        if at.smallest < 0.9 * at.milestone:
+            at.milestone, at.milestone_step = at.smallest, at.step
+        patience = self.solver.patience / self.solver.passes_per_step(self.operator.n)
+        return at.step - at.milestone_step > max(PATIENT_STEPS, patience, at.step / 3)
+
+    def _check(self, weights: Columns) -> Residual:
+        checked = fresh_residual(self.operator, self.b, weights, jax.random.fold_in(self.check_key, self.at.checks))
+        self.at.checks += 1
+        self.at.passes += checked.passes
+        return checked
+
+    def _level(self, residual_norms: np.ndarray) -> float:
+        """The relative residual of all columns together."""
+        return float(np.linalg.norm(residual_norms) / np.linalg.norm(self.norms))
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self.began
+
+    def _save(self) -> None:
+        self.at.seconds, self.last_saved = self._seconds(), time.perf_counter()
+        self.file.save((self.solver, self.state, self.last_good), asdict(self.at))
+
+    def _message(self, result: Result, residual: np.ndarray) -> str:
+        solver, at, noise, dtype = self.solver, self.at, float(self.operator.noise), self.operator.dtype
+        name, reached = type(solver).__name__, f"relative residual {residual.max():.2g}"
+        slowed = f" It started again more carefully {at.slowdowns} time(s) on the way." if at.slowdowns else ""
+        if result is Result.CONVERGED:
+            return f"{name} converged: {reached}, asked for {solver.tol:.2g}.{slowed}"
+        if result is Result.DIVERGED:
+            growth = max(at.trace[-1][3])
+            how = f"residual {growth:.0e} times that of zero weights" if math.isfinite(growth) else "values not finite"
+            reason = solver.explain_divergence(self.operator, self.setup_key)
+            return f"{name} diverged at step {at.step} ({how}): {reason}"
+        if solver.tol == 0 and result is not Result.INTERRUPTED:
+            return f"{name} took all of its {at.step} steps: {reached}."
+        if result is Result.BUDGET_REACHED and self._has_stalled():
+            return (
+                f"{name} stalled after {at.step} steps at {reached}, asked for {solver.tol:.2g}: with so little noise "
+                f"({noise:.2g}), {dtype} goes no further. Pass dtype='float64', or accept it."
+            )
+        why = "was interrupted" if result is Result.INTERRUPTED else "used up its budget"
+        advice = "Give it more time (refine), or accept wider error bars."
+        return f"{name} {why} after {at.step} steps at {reached}, asked for {solver.tol:.2g}. {advice}{slowed}"
 
 
 @eqx.filter_jit
@@ -163,46 +238,6 @@ def _advance(
     total = jnp.zeros(b.shape[1], b.dtype)
     state, total = jax.lax.fori_loop(first, first + num, body, (state, total))
     return state, total / num
-
-
-def _steps_left(
-    solver: IterativeSolver, n: int, first_step: int, at: dict[str, Any], run: Run, seconds: float, chunk: int
-) -> int:
-    if run.max_seconds is not None and seconds >= run.max_seconds:
-        return 0
-    left = solver.max_steps(n) - (at["step"] - first_step)
-    if run.max_passes is not None:
-        left = min(left, math.floor((run.max_passes - at["passes"]) / solver.passes_per_step(n)))
-    return min(chunk, left)
-
-
-def _message(
-    result: Result,
-    solver: IterativeSolver,
-    operator: Operator,
-    residual: np.ndarray,
-    at: dict[str, Any],
-    trace: list,
-    key: RandomKey,
-) -> str:
-    name, reached = type(solver).__name__, f"relative residual {residual.max():.2g}"
-    slowed = f" It started again more carefully {at['slowdowns']} time(s) on the way." if at["slowdowns"] else ""
-    if result is Result.CONVERGED:
-        return f"{name} converged: {reached}, asked for {solver.tol:.2g}.{slowed}"
-    if result is Result.DIVERGED:
-        growth = max(trace[-1][3])
-        how = f"residual {growth:.0e} times that of zero weights" if math.isfinite(growth) else "values not finite"
-        return f"{name} diverged at step {at['step']} ({how}): {solver.explain_divergence(operator, key)}"
-    if solver.tol == 0 and result is not Result.INTERRUPTED:
-        return f"{name} took all of its {at['step']} steps: {reached}."
-    if result is Result.BUDGET_REACHED and _has_stalled(at, solver, operator.n):
-        return (
-            f"{name} stalled after {at['step']} steps at {reached}, asked for {solver.tol:.2g}: with so little noise "
-            f"({float(operator.noise):.2g}), {operator.dtype} goes no further. Pass dtype='float64', or accept it."
-        )
-    why = "was interrupted" if result is Result.INTERRUPTED else "used up its budget"
-    advice = "Give it more time (refine), or accept wider error bars."
-    return f"{name} {why} after {at['step']} steps at {reached}, asked for {solver.tol:.2g}. {advice}{slowed}"
 
 
 def _as_trace(trace: list, num_columns: int) -> Trace:
