@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One XLA thread pool per test worker: two workers on two cores are faster than one with both.
 WORKERS ?= 2
 
-.PHONY: demo test check clean
+.PHONY: demo test check bench clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -17,6 +17,20 @@ demo: .venv/ready
 
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations=5
+
+# Half an hour on 2 cores. The peers come with PyTorch: .venv/peers is the only step that downloads it.
+bench: .venv/peers
+	$(BIN)/python benchmarks/rows.py
+	$(BIN)/python benchmarks/steps.py
+	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/prediction.py
+	$(BIN)/python benchmarks/blocks.py
+	$(BIN)/python benchmarks/solvers.py
+	$(BIN)/python benchmarks/peers.py
+
+.venv/peers: .venv/ready
+	$(BIN)/pip install --quiet --editable '.[bench]'
+	touch .venv/peers
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

@@ -1,22 +1,18 @@
 """Passes and seconds of every solver to a relative residual of 1e-2, on real data: mean + 8 samples, split 0, published
 hyperparameters. Appends JSON lines (a cell that is there already is not run again) and prints the table.
 
-    DUALGP_DATA=... python benchmarks/solvers.py [--sets pol,elevators] [--max-seconds 120]
+    DUALGP_DATA=... python benchmarks/solvers.py [--sets pol,elevators] [--max-seconds 60]
 """
 
 import argparse
-import json
-import os
-import subprocess
-from pathlib import Path
 
 import jax
+from record import load, save
 
 import dualgp as dg
 from dualgp.data import published_model, uci
 from dualgp.solvers import Solver
 
-RESULTS = Path(__file__).parent / "results" / "solvers.jsonl"
 PAPER_STEPS = {"elevators": 5.0, "keggdirected": 5.0}  # step sizes of the paper for means; 50 elsewhere
 
 
@@ -24,7 +20,7 @@ def solvers(name: str) -> dict[str, Solver | str]:
     """The contenders on a data set."""
     return {
         "default": "auto",
-        "BlockDescent": dg.BlockDescent(),
+        "tight": dg.BlockDescent(tol=1e-4),
         "SDD, paper": dg.SDD(step_size=PAPER_STEPS.get(name, 50.0), batch_size=512, num_steps=100_000),
         "SDD, auto": dg.SDD(),
         "CG, rank 100": dg.CG(),
@@ -39,7 +35,6 @@ def run(name: str, label: str, solver: Solver | str, max_seconds: float) -> dict
         data.x, data.y, solver=solver, num_samples=8, key=jax.random.key(0), max_seconds=max_seconds
     )
     solution = posterior.solution
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     return {
         "set": name,
         "n": len(data.y),
@@ -50,8 +45,6 @@ def run(name: str, label: str, solver: Solver | str, max_seconds: float) -> dict
         "passes": round(solution.passes, 2),
         "seconds": round(solution.seconds, 1),
         "rmse": round(dg.metrics.rmse(data.y_test, posterior.mean(data.x_test)), 5),
-        "commit": commit,
-        "cores": len(os.sched_getaffinity(0)),
         "max_seconds": max_seconds,
     }
 
@@ -77,9 +70,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--sets", default="pol,elevators,bike,protein,keggdirected")
     arguments.add_argument("--solvers", default=None, help="labels, separated by ';'")
-    arguments.add_argument("--max-seconds", type=float, default=120.0)
+    arguments.add_argument("--max-seconds", type=float, default=60.0)
     options = arguments.parse_args()
-    cells = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    cells = load("solvers")
     wanted = options.solvers.split(";") if options.solvers else None
     for name in options.sets.split(","):
         for label, solver in solvers(name).items():
@@ -87,9 +80,7 @@ def main() -> None:
             if done or (wanted and label not in wanted):
                 continue
             cells.append(run(name, label, solver, options.max_seconds))
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(cells[-1]) + "\n")
-            print(cells[-1], flush=True)
+            save("solvers", cells[-1])
     print(table(cells))
 
 

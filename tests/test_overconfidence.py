@@ -65,3 +65,18 @@ def test_the_spread_of_early_stopped_samples_is_not_below_the_exact_one():
     spread = model.condition(X, Y, key=KEY, **early).std(X_NEW)
     exact = model.condition(X, Y, solver=dg.Cholesky(), num_samples=0).std(X_NEW)
     assert (spread >= exact * (1 - 4.5 / np.sqrt(2 * 500)) - 0.01).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_nor_if_the_residual_of_all_columns_decided_when_to_stop(seed):
+    # The identity is exact for a number of steps that does not depend on the samples. The automatic stop looks at them
+    # too: what that changes drowns in the error of 1,000 samples, here averaged over many points.
+    model, num_samples = dg.GaussianProcess(KERNEL, NOISE), 1000
+    solver = dg.BlockDescent(block_size=12, tol=0.3)
+    early = model.condition(X, Y, solver=solver, num_samples=num_samples, num_features=2048, key=jax.random.key(seed))
+    exact = model.condition(X, Y, solver=dg.Cholesky(), num_samples=0)
+    ratio = early.std(X_NEW) / exact.std(X_NEW)
+    assert early.solution.result is dg.Result.CONVERGED
+    assert early.solution.residual.max() > 0.01  # stopped early indeed
+    assert ratio.mean() > 0.99
+    assert ratio.min() > 1 - 4.5 / np.sqrt(2 * num_samples)

@@ -54,7 +54,15 @@ def _norms(a: Points) -> Float[Array, " n"]:
     return jnp.sum(a * a, axis=1)
 
 
+@jax.custom_jvp
 def safe_sqrt(squared: Float[Array, "..."]) -> Float[Array, "..."]:
     """The square root, with gradient 0 instead of infinity at 0."""
-    positive = squared > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
+    return jnp.sqrt(squared)
+
+
+@safe_sqrt.defjvp
+def _safe_sqrt_jvp(
+    primals: tuple[Float[Array, "..."]], tangents: tuple[Float[Array, "..."]]
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    root, positive = safe_sqrt(primals[0]), primals[0] > 0
+    return root, jnp.where(positive, 0.5 * tangents[0] / jnp.where(positive, root, 1.0), 0.0)

@@ -5,7 +5,8 @@ loop.py           the one loop that every iterative solver runs in
 residual.py       how far an answer is from solving the system, checked on fresh rows
 auto.py           solver="auto"
 cholesky.py       exact, in float64: the oracle
-block_descent.py  random blocks solved exactly: the default where n is large
+block_descent.py  blocks of neighbours solved exactly: the default where n is large
+neighbourhoods.py random partitions of the data into such blocks
 sdd.py            stochastic dual descent: the paper's Algorithm 1
 cg.py             conjugate gradients; preconditioners.py: pivoted Cholesky
 sgd.py            primal stochastic gradient descent, which SDD improves on

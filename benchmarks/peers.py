@@ -1,0 +1,158 @@
+"""Time to a posterior mean (and 64 samples) whose test RMSE is within 1 % of the exact one: ours and peers.
+
+    DUALGP_DATA=... python benchmarks/peers.py [--sets pol,elevators,bike,protein,keggdirected] [--limit 600]
+
+Split 0, published hyperparameters for everyone, nothing learned. Every cell is a process of its own, from imported
+libraries to the predictions at the test points, compilation included; "again" is the same once more in that process.
+
+- GPyTorch: conjugate gradients, pivoted Cholesky of rank 100, tolerance 1e-2, mean only, float32.
+- scikit-learn: GaussianProcessRegressor, mean only: exact, so its RMSE is the reference where it can run.
+- GPBoost: Vecchia's approximation with 20 neighbours, mean only.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from record import load, save
+
+import dualgp as dg
+from dualgp.data import published_model, uci
+
+Predict = Callable[[], np.ndarray]
+
+
+def ours(data, model, num_samples: int) -> Predict:
+    def predict() -> np.ndarray:
+        posterior = model.condition(data.x, data.y, num_samples=num_samples, key=jax.random.key(0))
+        if num_samples:
+            posterior.predict(data.x_test)
+        return posterior.mean(data.x_test)
+
+    return predict
+
+
+def gpytorch(data, model) -> Predict:
+    import gpytorch
+    import torch
+
+    class Exact(gpytorch.models.ExactGP):
+        def __init__(self, x, y, likelihood):
+            super().__init__(x, y, likelihood)
+            self.mean_module = gpytorch.means.ZeroMean()
+            matern = gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=x.shape[1])
+            self.covar_module = gpytorch.kernels.ScaleKernel(matern)
+            matern.lengthscale = torch.tensor(np.asarray(model.kernel.lengthscale, np.float32))
+            self.covar_module.outputscale = float(model.kernel.variance)
+
+        def forward(self, x):
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    x, y, points = (torch.tensor(np.asarray(array, np.float32)) for array in (data.x, data.y, data.x_test))
+
+    def predict() -> np.ndarray:
+        likelihood = gpytorch.likelihoods.GaussianLikelihood()
+        likelihood.noise = float(model.noise)
+        exact = Exact(x, y, likelihood)
+        exact.eval()
+        settings = gpytorch.settings
+        with (
+            torch.no_grad(),
+            settings.max_cholesky_size(1),
+            settings.max_preconditioner_size(100),
+            settings.eval_cg_tolerance(1e-2),
+            settings.max_cg_iterations(1000),
+            settings.skip_posterior_variances(True),
+        ):
+            return exact(points).mean.numpy()
+
+    return predict
+
+
+def sklearn(data, model) -> Predict:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+    kernel = ConstantKernel(float(model.kernel.variance)) * Matern(np.asarray(model.kernel.lengthscale), nu=1.5)
+    regressor = GaussianProcessRegressor(kernel, alpha=float(model.noise), optimizer=None, copy_X_train=False)
+    return lambda: regressor.fit(data.x, data.y).predict(data.x_test)
+
+
+def gpboost(data, model) -> Predict:
+    import gpboost
+
+    def predict() -> np.ndarray:
+        vecchia = gpboost.GPModel(
+            gp_coords=data.x,
+            cov_function="matern_ard",
+            cov_fct_shape=1.5,
+            gp_approx="vecchia",
+            num_neighbors=20,
+            likelihood="gaussian",
+        )
+        parameters = np.concatenate([[model.noise], [model.kernel.variance], model.kernel.lengthscale])
+        found = vecchia.predict(
+            y=data.y, gp_coords_pred=data.x_test, cov_pars=parameters, num_neighbors_pred=20, predict_var=False
+        )
+        return found["mu"]
+
+    return predict
+
+
+METHODS = {
+    "dualgp, mean": lambda data, model: ours(data, model, 0),
+    "dualgp, mean + 64 samples": lambda data, model: ours(data, model, 64),
+    "GPyTorch": gpytorch,
+    "scikit-learn": sklearn,
+    "GPBoost": gpboost,
+}
+TOO_LARGE = {("scikit-learn", "protein"), ("scikit-learn", "keggdirected")}  # 14 GB, and as much again for the factor
+
+
+def measure(name: str, method: str) -> dict:
+    data, model = uci(name), published_model(name)
+    line: dict = {"set": name, "method": method}
+    predict = METHODS[method](data, model)
+    for label in ("seconds", "again"):
+        began = time.perf_counter()
+        mean = predict()
+        line[label] = round(time.perf_counter() - began, 1)
+    line["rmse"] = round(float(dg.metrics.rmse(data.y_test, mean)), 5)
+    line["gigabytes"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, 2)
+    return line
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--sets", default="pol,elevators,bike,protein,keggdirected")
+    arguments.add_argument("--methods", default=";".join(METHODS))
+    arguments.add_argument("--limit", type=float, default=600.0, help="seconds for a cell")
+    arguments.add_argument("--one", nargs=2, default=None, metavar=("SET", "METHOD"), help="one cell, in this process")
+    options = arguments.parse_args()
+    if options.one:
+        print(json.dumps(measure(*options.one)))
+        return
+    done = {(line["set"], line["method"]) for line in load("peers")}
+    for name in options.sets.split(","):
+        for method in options.methods.split(";"):
+            if (name, method) in done or (method, name) in TOO_LARGE:
+                continue
+            command = [sys.executable, __file__, "--one", name, method]
+            try:
+                output = subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
+                lines = output.stdout.splitlines()
+                failure = (output.stderr.splitlines() or ["killed"])[-1][:200]
+                line = json.loads(lines[-1]) if output.returncode == 0 else {"failed": failure}
+            except subprocess.TimeoutExpired:
+                line = {"failed": f"not within {options.limit:.0f} s"}
+            save("peers", {"set": name, "method": method, **line})
+
+
+if __name__ == "__main__":
+    main()

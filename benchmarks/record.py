@@ -1,0 +1,43 @@
+"""What all benchmarks share: medians of several runs, and results as JSON lines with commit and cores."""
+
+import json
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def medians(functions: dict[str, Callable[[], Any]], repeats: int = 5) -> dict[str, float]:
+    """Median seconds of each, in turns so that a noisy moment does not fall on one of them alone; compiled before."""
+    for function in functions.values():
+        jax.block_until_ready(function())
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            began = time.perf_counter()
+            jax.block_until_ready(function())
+            seconds[name].append(time.perf_counter() - began)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def load(name: str) -> list[dict]:
+    """The lines of results/name.jsonl, none if there is no such file."""
+    file = RESULTS / f"{name}.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def save(name: str, line: dict) -> None:
+    """Print a line and append it, with the commit and the cores it was measured on."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    line = {**line, "commit": commit, "cores": len(os.sched_getaffinity(0))}
+    print(json.dumps(line), flush=True)
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / f"{name}.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
