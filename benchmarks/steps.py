@@ -41,8 +41,9 @@ def measure(columns: int) -> dict:
 
     def ours(memory: int | None):
         operator = dg.KernelOperator(dg.Matern32(1.5), x, NOISE, memory=memory)
-        state = solver.init(operator, b, jnp.zeros_like(b))
-        return lambda: _advance(solver, operator, b, state, key, jnp.int32(0), jnp.int32(STEPS))
+        prepared, _ = solver.prepared(operator, b, key)
+        state = prepared.init(operator, b, jnp.zeros_like(b))
+        return lambda: _advance(prepared, operator, b, state, key, jnp.int32(0), jnp.int32(STEPS))
 
     with wide():
         seconds = medians(

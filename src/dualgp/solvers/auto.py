@@ -21,6 +21,7 @@ from dualgp.solvers.preconditioners import PivotedCholesky, Preconditioner
 from dualgp.solvers.spectrum import PROBE_POINTS, largest_eigenvalue
 
 EXACT_UP_TO = 4096  # points
+NO_PROBE_UP_TO = 20_000  # there block descent takes seconds; compiling and running the probe takes two
 PROBE_RANK = 200
 # Block descent takes 2 to 6 passes to a residual of 1e-2, whatever the forecast for conjugate gradients. Those are only
 # worth it if they are faster still, and where rounding, about eps * tr(K) / noise, leaves them alone.
@@ -29,7 +30,8 @@ CG_BELOW_ROUNDING = 0.1
 
 
 class Auto(Solver):
-    """Cholesky up to 4,096 points. Beyond, conjugate gradients if few columns explain K well, else block descent.
+    """Cholesky up to 4,096 points, block descent up to 20,000. Beyond, a probe: conjugate gradients if few columns
+    explain K so well that they are faster, else block descent.
 
     `tol`: the relative residual to reach.
     """
@@ -43,6 +45,8 @@ class Auto(Solver):
     def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
         if operator.n <= EXACT_UP_TO:
             return Cholesky().run(operator, b, run)
+        if operator.n <= NO_PROBE_UP_TO:
+            return BlockDescent(tol=self.tol).run(operator, b, run)
         probe = examine(operator, self.tol, require_key(run, self))
         columns = f"{PROBE_RANK} columns of K leave about {probe.iterations:.0f} iterations to conjugate gradients"
         if probe.rounding > CG_BELOW_ROUNDING:

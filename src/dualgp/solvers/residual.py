@@ -35,12 +35,17 @@ def fresh_residual(operator: Operator, b: Columns, weights: Columns, key: Random
     """
     n = operator.n
     num = min(n, FRESH_ROWS)
-    index = jnp.arange(n) if num == n else jax.random.choice(key, n, (num,), replace=False)
-    squares = np.asarray(_row_residuals(operator, b, weights, index), np.float64) ** 2
+    # NumPy's generator: JAX would compile a sort of n keys for this.
+    index = np.arange(n) if num == n else _generator(key).choice(n, num, replace=False)
+    squares = np.asarray(_row_residuals(operator, b, weights, index.astype(np.int32)), np.float64) ** 2
     mean = squares.mean(axis=0)
     error = squares.std(axis=0) * np.sqrt((1.0 - num / n) / num)
     norms = column_norms(b)
     return Residual(np.sqrt(n * mean) / norms, np.sqrt(n * (mean + 2.0 * error)) / norms, num / n)
+
+
+def _generator(key: RandomKey) -> np.random.Generator:
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 @eqx.filter_jit
