@@ -18,7 +18,7 @@ from record import medians, save
 
 import dualgp as dg
 
-ROWS, TILE = 512, 2048
+ROWS, TILE = 512, 1024
 KERNEL = dg.Matern32(1.5)
 
 
