@@ -42,7 +42,7 @@ SOLVERS = {
     "BlockDescent": SolverCase(dg.BlockDescent(tol=1e-3), 2e-3),
     "CG": SolverCase(dg.CG(tol=1e-6), 1e-5),
     "SDD": SolverCase(dg.SDD(tol=1e-2, averaging=0.1), 2e-2),
-    "SGD": SolverCase(dg.SGD(batch_size=64, num_steps=200, averaging=0.02, tol=0.0), 0.5, dg.Result.BUDGET_REACHED),
+    "SGD": SolverCase(dg.SGD(batch_size=64, num_steps=1000, averaging=0.01, tol=0.0), 0.4, dg.Result.BUDGET_REACHED),
 }
 
 
