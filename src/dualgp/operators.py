@@ -21,8 +21,8 @@ from dualgp._checks import check_finite, check_points, check_positive
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
 
-# Entries of K that exist at once when streaming: 2 MB in float32, the caches of two cores. At n = 50,000, d = 9, 512 rows
-# tiles of 512 to 2,048 columns differ by a tenth; with 1,792 rows 512 columns take 138 ms and 2,048 take 181.
+# Entries of K that exist at once when streaming: 2 MB in float32, the caches of two cores. At n = 50,000, d = 9 and 512
+# rows, tiles of 512 to 2,048 columns differ by a tenth; with 1,792 rows 512 columns take 138 ms and 2,048 take 181.
 TILE_ENTRIES = 1 << 19
 ROW_BLOCK = 512
 COORDINATE_COLUMNS = 32  # of a matrix without inputs
