@@ -140,3 +140,10 @@ def test_the_gradient_of_a_streamed_product_equals_the_dense_one():
     streamed = lambda r: operators.tiled_product(kernel, r, jnp.asarray(x), jnp.asarray(v)).sum()
     streamed, direct = (jax.jit(jax.grad(f))(rows) for f in (streamed, lambda r: (kernel(r, x) @ v).sum()))
     np.testing.assert_allclose(streamed, direct, rtol=1e-4, atol=1e-3)
+
+
+def test_inputs_whose_distances_overflow_are_refused():
+    x = np.array([[0.0], [1e20]], np.float32)
+    with pytest.raises(ValueError, match="squared distances overflow float32"):
+        dg.KernelOperator(dg.Matern32(1.0), x, 0.1)
+    dg.KernelOperator(dg.Matern32(1e20), x, 0.1)

@@ -176,6 +176,7 @@ class KernelOperator(Operator):
         self.kernel = kernel
         self.x = jnp.asarray(x, x.dtype if dtype is None else dtype)
         check_finite(self.x, "x in the operator's precision")
+        _check_distances(kernel.coordinates(self.x))
         self.noise = as_parameter(noise)
         budget = KEEP_SHARE * machine_memory() if memory is None else memory
         fits = self.n**2 * self.dtype.itemsize <= budget
@@ -295,6 +296,18 @@ def check_noise(noise: Any) -> None:
     )
     if np.ndim(noise) != 0:
         raise ValueError(f"noise must be one number, got shape {np.shape(noise)}: it is the same for every row.")
+
+
+def _check_distances(coordinates: Float[Array, "n c"]) -> None:
+    """Squared distances must not overflow: inf - inf would be a NaN in the middle of a solve."""
+    if is_traced(coordinates):
+        return
+    largest = float(jnp.max(jnp.abs(coordinates), initial=0.0))
+    if not largest**2 * 8 * coordinates.shape[1] < float(jnp.finfo(coordinates.dtype).max):
+        raise ValueError(
+            f"x divided by the lengthscales reaches {largest:.1g}: squared distances overflow {coordinates.dtype}. "
+            "Scale the inputs, for example to standard deviation 1."
+        )
 
 
 def machine_memory() -> int:
