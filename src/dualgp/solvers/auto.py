@@ -48,16 +48,16 @@ class Auto(Solver):
         if operator.n <= NO_PROBE_UP_TO:
             return BlockDescent(tol=self.tol).run(operator, b, run)
         probe = examine(operator, self.tol, require_key(run, self))
-        columns = f"{PROBE_RANK} columns of K leave about {probe.iterations:.0f} iterations to conjugate gradients"
+        reason = f"{PROBE_RANK} columns of K leave about {probe.iterations:.0f} iterations to conjugate gradients"
+        solver: Solver = BlockDescent(tol=self.tol)
         if probe.rounding > CG_BELOW_ROUNDING:
-            columns = f"conjugate gradients would suffer from rounding in {operator.dtype}"
-        if probe.iterations <= CG_BELOW_ITERATIONS and probe.rounding <= CG_BELOW_ROUNDING:
-            solution = CG(preconditioner=probe.preconditioner, tol=self.tol).run(operator, b, run)
-        else:
-            solution = BlockDescent(tol=self.tol).run(operator, b, run)
+            reason = f"conjugate gradients would suffer from rounding in {operator.dtype}"
+        elif probe.iterations <= CG_BELOW_ITERATIONS:
+            solver = CG(preconditioner=probe.preconditioner, tol=self.tol)
+        solution = solver.run(operator, b, run)
         return replace(
             solution,
-            message=f"{solution.message} (Chosen because {columns}.)",
+            message=f"{solution.message} (Chosen because {reason}.)",
             passes=solution.passes + probe.passes,
         )
 
