@@ -135,3 +135,36 @@ def test_a_prior_draw_has_the_kernels_covariance():
     matrix = gram(KERNEL, X_NEW[:8])
     np.testing.assert_allclose(draws.mean(axis=0), 2.0, atol=4.5 * np.sqrt(0.7 / 4000))
     np.testing.assert_allclose(np.cov(draws.T), matrix, atol=4.5 * 0.7 * np.sqrt(2 / 4000))
+
+
+def test_leave_one_out_is_what_the_other_points_say():
+    x, y = data(60)
+    model = dg.GaussianProcess(dg.Matern32(1.0), noise=0.1, mean=0.4)
+    mean, std = model.condition(x, y, num_samples=0).leave_one_out()
+    for i in (0, 17, 59):
+        others = model.condition(np.delete(x, i, axis=0), np.delete(y, i), num_samples=0)
+        expected = others.predict(x[i : i + 1], noise=True)
+        np.testing.assert_allclose((mean[i], std[i]), np.ravel(expected), rtol=1e-8)
+
+
+def test_leave_one_out_from_samples_is_near_the_exact_one():
+    x, y = data(300)
+    model = dg.GaussianProcess(dg.Matern32(1.0), noise=0.1)
+    exact = model.condition(x, y, num_samples=0).leave_one_out()
+    solver = dg.BlockDescent(tol=1e-3)
+    sampled = model.condition(x, y, num_samples=512, solver=solver, key=jax.random.key(0)).leave_one_out()
+    np.testing.assert_allclose(sampled[1], exact[1], rtol=0.15)
+    assert dg.metrics.nll(y, *sampled) == pytest.approx(dg.metrics.nll(y, *exact), abs=0.02)
+    with pytest.raises(ValueError, match=r"takes samples"):
+        model.condition(x, y, num_samples=0, solver=solver, key=jax.random.key(0)).leave_one_out()
+
+
+def test_more_samples_begin_with_the_same_functions():
+    x, y = data(100)
+    model = dg.GaussianProcess(dg.Matern32(1.0), noise=0.1)
+    few, many = (model.condition(x, y, num_samples=s, key=jax.random.key(0)) for s in (2, 5))
+    np.testing.assert_allclose(many.samples(x[:7])[:2], few.samples(x[:7]), rtol=1e-5, atol=1e-6)
+    again = model.condition(
+        x, y, num_samples=5, key=jax.random.key(0), start=many.weights[:, :3], solver=dg.BlockDescent()
+    )
+    np.testing.assert_allclose(again.samples(x[:7])[:2], few.samples(x[:7]), atol=1e-2)

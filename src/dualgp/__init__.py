@@ -3,9 +3,10 @@
 In the order in which data flows: kernel -> operator -> solver -> posterior.
 """
 
-from dualgp import data, metrics
+from dualgp import data, learning, metrics
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
+from dualgp.learning import learn
 from dualgp.operators import KernelOperator
 from dualgp.posterior import Posterior
 from dualgp.solvers import CG, SDD, SGD, Auto, BlockDescent, Cholesky, PivotedCholesky, Result, Solution, solve
@@ -31,6 +32,8 @@ __all__ = [
     "Result",
     "Solution",
     "data",
+    "learn",
+    "learning",
     "metrics",
     "solve",
 ]

@@ -15,7 +15,7 @@ from dualgp._checks import check_count, check_finite, check_key, check_points, c
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Kernel
 from dualgp.operators import KernelOperator, check_noise
-from dualgp.posterior import Posterior, PriorPaths, evaluate, prior_paths
+from dualgp.posterior import Posterior, PriorPaths, evaluate, independent_normals, prior_paths
 from dualgp.solvers import Result, Solver, solve
 
 DOUBLE_UP_TO = 10_000  # points: beyond, float64 inputs are solved in float32 unless dtype says otherwise
@@ -49,6 +49,7 @@ class GaussianProcess(eqx.Module):
         num_samples: int = 64,
         key: RandomKey | None = None,
         num_features: int = 4096,
+        start: Any = None,
         dtype: Any = None,
         memory: int | None = None,
         max_seconds: float | None = None,
@@ -64,6 +65,8 @@ class GaussianProcess(eqx.Module):
         - `solver`: "auto", or one of the solvers with settings of your own.
         - `num_samples`: posterior functions; they also give the standard deviation (64 know it to 9 %). 0 is allowed.
         - `key`: randomness of samples and solver; `num_features`: random features for each prior function.
+        - `start`: weights to start from, those of a posterior with similar parameters, the same key and at most as many
+          samples.
         - `dtype`: by default that of `x`, but float32 from 10,000 points on. `memory`: see `KernelOperator`.
         - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`.
         """
@@ -78,8 +81,14 @@ class GaussianProcess(eqx.Module):
                 self.kernel, x.shape[1], num_samples, sample_key, check_count(num_features, "num_features", 2)
             )
         targets = self._targets(operator.x, y, prior, noise_key)
+        if start is not None:
+            if np.ndim(start) != 2 or np.shape(start)[1] > targets.shape[1]:
+                raise ValueError(
+                    f"start must have {x.shape[0]} rows and at most {targets.shape[1]} columns, got {np.shape(start)}."
+                )
+            start = jnp.pad(jnp.asarray(start, operator.dtype), ((0, 0), (0, targets.shape[1] - np.shape(start)[1])))
         run = {"max_seconds": max_seconds, "max_passes": max_passes, "checkpoint": checkpoint, "progress": progress}
-        return self._posterior(operator, targets, prior, solver, key=solve_key, **run)
+        return self._posterior(operator, targets, prior, solver, key=solve_key, start=start, **run)
 
     @in_wide
     def extend(
@@ -124,6 +133,15 @@ class GaussianProcess(eqx.Module):
             operator, posterior.targets, posterior.prior, solver, key=key, start=posterior.solution, **run
         )
 
+    def learn(self, x: Any, y: Any, *, key: RandomKey | None = None, **settings: Any) -> GaussianProcess:
+        """A new GaussianProcess whose hyperparameters suit the data, found from the ones here.
+
+        Settings as for `dualgp.learn`, which also returns what happened, and the posterior where it has one.
+        """
+        from dualgp.learning import learn  # an application of this class
+
+        return learn(self, x, y, key=key, **settings).model
+
     def sample_prior(self, d: int, num_samples: int, *, key: RandomKey, num_features: int = 4096) -> Any:
         """Functions drawn from the prior: a callable from (m, d) points to (num_samples, m) values."""
         paths = prior_paths(self.kernel, d, num_samples, key, num_features)
@@ -136,7 +154,7 @@ class GaussianProcess(eqx.Module):
         if prior is None:
             return mean_column
         draws = jnp.asarray(evaluate(prior, x, x))
-        epsilon = jax.random.normal(key, draws.shape, x.dtype) * jnp.asarray(self.noise, x.dtype) ** 0.5
+        epsilon = independent_normals(key, *draws.shape, x.dtype) * jnp.asarray(self.noise, x.dtype) ** 0.5
         return jnp.concatenate([mean_column, draws + epsilon], axis=1)
 
     def _posterior(

@@ -183,6 +183,28 @@ class Posterior:
         y = check_targets(y, mean.shape[0])
         return -0.5 * ((y - mean) / std) ** 2 - (jnp if is_traced(std) else np).log(std) - 0.5 * math.log(2 * math.pi)
 
+    @in_wide
+    def leave_one_out(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+        """Mean and standard deviation of each observation given all others: a check that needs no held-out data.
+
+        With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Exact where the solver was Cholesky. Otherwise q is the
+        mean square of the samples' weights, whose covariance is A^-1, and as good as they are: 64 know it to 18 %.
+
+            before, after = (dg.metrics.nll(y, *model.condition(x, y, key=key).leave_one_out()) for model in models)
+        """
+        targets, weights = (np.asarray(array, np.float64) for array in (self.targets, self.weights))
+        if self.solution.factor is not None:
+            from scipy.linalg import lapack
+
+            root, _ = lapack.dtrtri(np.asarray(self.solution.factor), lower=1)
+            inverse_q = 1.0 / np.einsum("ij,ij->j", np.tril(root), np.tril(root))
+        elif self.num_samples > 2:
+            # s / (s - 2) times too large on average: the inverse of a chi-square with s degrees of freedom
+            inverse_q = (1.0 - 2.0 / self.num_samples) / np.mean(weights[:, 1:] ** 2, axis=1)
+        else:
+            raise ValueError("Leaving one out takes samples. Condition with num_samples=64, say.")
+        return float(self.model.mean) + targets[:, 0] - weights[:, 0] * inverse_q, np.sqrt(inverse_q)
+
     def update(self, x: Any, y: Any, *, key: RandomKey | None = None, **settings: Any) -> Posterior:
         """The posterior given more data as well, solved from where this one ended. Settings as for `condition`."""
         return self.model.extend(self, x, y, key=key, **settings)
@@ -260,7 +282,14 @@ def prior_paths(kernel: Kernel, d: int, num_samples: int, key: RandomKey, num_fe
     """`num_samples` functions drawn from the prior, by random features."""
     feature_key, weight_key = jax.random.split(key)
     features = kernel.features(feature_key, num_features, d)
-    return PriorPaths(features, jax.random.normal(weight_key, (features.num, num_samples), jnp.float32))
+    return PriorPaths(features, independent_normals(weight_key, features.num, num_samples, jnp.float32))
+
+
+@eqx.filter_jit
+def independent_normals(key: RandomKey, num: int, num_samples: int, dtype: Any) -> Float[Array, "num s"]:
+    """A column of standard normals for each sample; with more samples the first ones stay the same."""
+    draw = lambda i: jax.random.normal(jax.random.fold_in(key, i), (num,), dtype)  # noqa: E731
+    return jax.lax.map(draw, jnp.arange(num_samples)).T
 
 
 def evaluate(function: Callable[[Points], Columns], x: Any, data: Points) -> AnyArray:

@@ -1,0 +1,168 @@
+"""Learning from all of the data: the pathwise gradient of the log marginal likelihood (Lin et al. 2024).
+
+With v_y = A^-1 (y - mean) and v_s = A^-1 (phi(X) w_s + epsilon_s), whose covariance is A^-1,
+
+    d/du log p(y)  =  1/2 v_y^T A' v_y - 1/2 tr(A^-1 A')  =  1/2 v_y^T A' v_y - 1/2 E_s[v_s^T A' v_s]
+
+These are the weights of the posterior's mean and samples: one solve gives the gradient and the posterior. The random
+functions (omega, w, epsilon) stay the same from step to step, so that the estimate is a smooth function of the
+parameters and each solve starts where the last one ended.
+
+Steps are Newton-like: the first by Fisher's information of a few neighbourhoods scaled up to all rows, then corrected
+by what the gradient did (BFGS). A gradient with error covariance c * F costs about c * p / 2 nats in all, nothing
+against n: so few samples, loose solves and a share of the rows are enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dualgp._arrays import in_wide
+from dualgp._checks import check_count
+from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
+from dualgp.learning.likelihood import information
+from dualgp.learning.parameters import Parameters
+from dualgp.learning.problem import Problem, Vector
+from dualgp.learning.subset import neighbour_groups
+from dualgp.operators import tiled_product
+from dualgp.posterior import Posterior
+from dualgp.solvers import BlockDescent, Solver
+
+LONGEST_STEP = 0.7  # in logarithms
+INFORMATION_GROUPS, INFORMATION_SIZE = 8, 256
+ROWS_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class FullData:
+    """Climb the likelihood of all rows by pathwise gradients.
+
+    **Arguments:**
+
+    - `num_steps`: at most. `gain`: stop once the next step promises less than this many nats a point.
+    - `passes`: for each step's solve, which starts from the last one's weights. `num_samples`: for the gradient.
+    - `entries`: kernel entries that a gradient may look at; beyond n^2 it uses all rows.
+    """
+
+    stage: ClassVar[str] = "all rows"
+    num_steps: int = 12
+    gain: float = 1e-3
+    passes: float = 3.0
+    num_samples: int = 16
+    entries: float = 4e8
+
+    def __post_init__(self) -> None:
+        check_count(self.num_steps, "num_steps", 1)
+        for name in ("gain", "passes", "entries"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}.")
+
+    def run(
+        self, problem: Problem, start: Vector, key: RandomKey, solver: Solver | str, num_samples: int
+    ) -> tuple[Vector, Posterior]:
+        """The vector of learned parameters, and the posterior that belongs to it."""
+        information_key, row_key, condition_key = jax.random.split(key, 3)
+        rows = _some_rows(problem.n, self.entries, row_key)
+        loose = BlockDescent(tol=0.05, max_passes=self.passes) if problem.n > 4096 else "auto"
+
+        def solve(vector: Vector, solver: Any, weights: Columns | None, num_samples: int) -> Posterior:
+            model = problem.parameters.model(vector)
+            return model.condition(
+                problem.x, problem.y, solver=solver, num_samples=num_samples, key=condition_key, start=weights
+            )
+
+        climb = Climb(problem, _inverse_information(problem, start, information_key))
+        vector, posterior, passes, total = start, None, 0.0, 0.0
+        for _ in range(self.num_steps):
+            posterior = solve(vector, loose, None if posterior is None else posterior.weights, self.num_samples)
+            passes += posterior.solution.passes
+            gradient = pathwise_gradient(problem.parameters, vector, posterior, rows) - problem.penalty(vector)[1]
+            total += climb.look(vector, gradient)
+            problem.note(self.stage, total / problem.n, vector, passes)
+            step = climb.step()
+            if climb.promise / problem.n < self.gain or problem.out_of_time(0.6):
+                break
+            vector = problem.clipped(vector + step)
+        return vector, solve(vector, solver, posterior.weights[:, : 1 + num_samples], num_samples)
+
+
+class Climb:
+    """Newton-like steps up a smooth function known by its gradient; `promise` is what the next step should gain."""
+
+    def __init__(self, problem: Problem, inverse: Float[np.ndarray, "free free"]) -> None:
+        self.problem, self.inverse, self.promise = problem, inverse, np.inf
+        self.last: tuple[Vector, Vector] | None = None
+
+    def look(self, vector: Vector, gradient: Vector) -> float:
+        """Take note of a point; the gain since the last one, by the trapezium rule."""
+        last, self.last = self.last, (vector, gradient)
+        if last is None:
+            return 0.0
+        step, change = vector - last[0], last[1] - gradient
+        curvature = step @ change
+        if curvature > 1e-3 * abs(step @ last[1]):  # BFGS; else the function is not concave along the step
+            left = np.eye(len(step)) - np.outer(step, change) / curvature
+            self.inverse = left @ self.inverse @ left.T + np.outer(step, step) / curvature
+        return 0.5 * float(step @ (last[1] + gradient))
+
+    def step(self) -> Vector:
+        """Where to go next, relative to the last point."""
+        vector, gradient = self.last
+        step = self.inverse @ gradient
+        longest = np.max(np.abs(step), initial=0.0)
+        step = step * min(1.0, LONGEST_STEP / max(longest, 1e-300))
+        step = self.problem.clipped(vector + step) - vector
+        self.promise = 0.5 * float(step @ gradient)
+        return step
+
+
+@in_wide
+def pathwise_gradient(
+    parameters: Parameters, vector: Vector, posterior: Posterior, rows: Indices
+) -> Float[np.ndarray, " free"]:
+    """The gradient of the log likelihood from a posterior's weights, on the given rows, scaled up to all of them."""
+    x, weights = jnp.asarray(posterior.x), jnp.asarray(posterior.weights)
+    share = jnp.full(weights.shape[1], -0.5 / (weights.shape[1] - 1), weights.dtype).at[0].set(0.5)
+    total = np.zeros(len(vector))
+    for block in np.split(rows, np.arange(ROWS_AT_ONCE, len(rows), ROWS_AT_ONCE)):
+        total += np.asarray(_quadratic_gradient(parameters, jnp.asarray(vector), x, weights, share, jnp.asarray(block)))
+    return total * (len(posterior.x) / len(rows))
+
+
+@eqx.filter_jit
+def _quadratic_gradient(
+    parameters: Parameters, vector: AnyArray, x: Points, v: Columns, share: Float[Array, " s"], rows: Indices
+) -> Float[Array, " free"]:
+    """d/du of sum_s share_s v_s[rows]^T A[rows] v_s, and 1^T v_y for the mean."""
+
+    def form(vector: AnyArray) -> Float[Array, ""]:
+        model = parameters.model(vector)
+        left = v[rows] * share
+        product = tiled_product(model.kernel, x[rows], x, v) + jnp.asarray(model.noise, v.dtype) * v[rows]
+        return jnp.sum(left * product).astype(vector.dtype) + model.mean * jnp.sum(v[rows, 0]).astype(vector.dtype)
+
+    return jax.grad(form)(vector)
+
+
+def _some_rows(n: int, entries: float, key: RandomKey) -> np.ndarray:
+    num = min(n, max(2048, int(entries / n)))
+    if num == n:
+        return np.arange(n, dtype=np.int32)
+    return np.sort(np.asarray(jax.random.choice(key, n, (num,), replace=False))).astype(np.int32)
+
+
+def _inverse_information(problem: Problem, vector: Vector, key: RandomKey) -> Float[np.ndarray, "free free"]:
+    groups = neighbour_groups(problem, vector, INFORMATION_GROUPS, INFORMATION_SIZE, key)
+    rows = sum(len(group.y) for group in groups)
+    total = sum(information(problem.parameters, vector, group) for group in groups) * (problem.n / rows)
+    total = total + np.diag(problem.penalty.curvature)
+    # A parameter that the data say nothing about (an irrelevant input) moves slowly rather than not at all.
+    total += np.diag(np.full(len(vector), 1e-4 * problem.n))
+    return np.linalg.inv(total)

@@ -1,0 +1,147 @@
+"""`learn`: a better model from data, by the method that fits their size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from dualgp._arrays import in_wide
+from dualgp._checks import check_count, check_key, check_points, check_targets
+from dualgp._types import RandomKey
+from dualgp.gp import GaussianProcess
+from dualgp.learning.exact import Exact
+from dualgp.learning.full import FullData
+from dualgp.learning.neighbours import Neighbours
+from dualgp.learning.priors import DEFAULT_PRIORS, LogNormal
+from dualgp.learning.problem import Problem, Step, Vector, make_problem
+from dualgp.learning.subset import Subset
+from dualgp.posterior import Posterior
+from dualgp.solvers import Solver
+
+EXACT_UP_TO = 1500  # points: three starts of exact likelihood take seconds there
+LEAST_POINTS = 5  # without priors
+
+Method = Exact | Subset | Neighbours | FullData
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A learned model and how it came about.
+
+    - `model`: the new GaussianProcess.
+    - `posterior`: given all of the data, where learning has solved for it anyway (FullData); else None.
+    - `history`: a `Step` for every step. `message`: what was done, in a sentence.
+    """
+
+    model: GaussianProcess
+    posterior: Posterior | None = field(repr=False)
+    history: tuple[Step, ...] = field(repr=False)
+    message: str
+
+
+@in_wide
+def learn(
+    model: GaussianProcess,
+    x: Any,
+    y: Any,
+    *,
+    key: RandomKey | None = None,
+    method: Method | str = "auto",
+    priors: Mapping[str, LogNormal] | None = DEFAULT_PRIORS,
+    fixed: Sequence[str] = (),
+    solver: Solver | str = "auto",
+    num_samples: int = 64,
+    max_seconds: float | None = None,
+    progress: bool | Callable[[Step], None] = False,
+) -> Learned:
+    """Hyperparameters that make the data probable, found from those of `model`.
+
+    **Arguments:**
+
+    - `x` (n, d), `y` (n,): the data.
+    - `method`: "auto" is `Exact()` up to 1,500 points, and beyond `Neighbours()`, then `FullData()` from there. Any of
+      them, or `Subset()`, may be given; `FullData` always starts from `Neighbours`.
+    - `priors`: by the name of a parameter, relative to the scale of the data; None for the plain likelihood.
+    - `fixed`: names of parameters to leave alone, such as "noise", "mean", "lengthscale" or "kernel.left.variance".
+      Infinite lengthscales stay infinite.
+    - `solver`, `num_samples`: for the posterior that `FullData` ends with.
+    - `max_seconds`: learning stops after about 6/10 of it, so that the last solve has the rest.
+    - `progress`: True shows the current step; a function is called with each `Step`.
+
+    Lengthscales stay single numbers or one for each input, as they are in `model`.
+    """
+    x = np.asarray(check_points(x))
+    y = np.asarray(check_targets(y, x.shape[0]))
+    check_count(num_samples, "num_samples", 2)
+    model.kernel.coordinates(x[:1])  # one lengthscale for each column, or an error that says so
+    if np.all(y == y[:1]):
+        return _constant(model, y)
+    if priors is None and len(y) < LEAST_POINTS:
+        raise ValueError(f"{len(y)} point(s) are too few to learn from without priors. Leave priors at its default.")
+    method = _as_method(method, len(y))
+    key = jax.random.key(0) if key is None and isinstance(method, Exact) else check_key(key, "Learning")
+    with _reporter(progress) as report:
+        problem = make_problem(model, x, y, priors, fixed, max_seconds, report)
+        if not problem.parameters.names:
+            return Learned(model, None, (), "All parameters are fixed: nothing to learn.")
+        vector, posterior = _run(method, problem, key, solver, num_samples)
+    learned = jax.tree.map(np.asarray, problem.parameters.model(vector))
+    return Learned(learned, posterior, tuple(problem.history), _message(problem, posterior))
+
+
+def _run(
+    method: Method, problem: Problem, key: RandomKey, solver: Solver | str, num_samples: int
+) -> tuple[Vector, Posterior | None]:
+    start_key, full_key = jax.random.split(key)
+    if not isinstance(method, FullData):
+        return method.run(problem, start_key), None
+    return method.run(problem, Neighbours().run(problem, start_key), full_key, solver, num_samples)
+
+
+def _as_method(method: Method | str, n: int) -> Method:
+    if isinstance(method, Method):
+        return method
+    if method == "auto":
+        return Exact() if n <= EXACT_UP_TO else FullData()
+    raise TypeError(f"method must be 'auto' or one of Exact(), Neighbours(), Subset(), FullData(), got {method!r}.")
+
+
+def _constant(model: GaussianProcess, y: np.ndarray) -> Learned:
+    """The mean of a constant is that constant; about the rest it says nothing."""
+    learned = eqx.tree_at(lambda model: model.mean, model, np.float64(y[0]))
+    return Learned(learned, None, (), f"All y are {float(y[0]):.4g}: the mean was set to it, the rest left as it was.")
+
+
+@contextmanager
+def _reporter(progress: bool | Callable[[Step], None]) -> Iterator[Callable[[Step], None]]:
+    if callable(progress):
+        yield progress
+    elif not progress:
+        yield lambda step: None
+    else:
+        from tqdm.auto import tqdm
+
+        with tqdm(bar_format="{desc}") as bar:
+            yield lambda step: bar.set_description_str(_line(step))
+
+
+def _line(step: Step) -> str:
+    what = "log likelihood gained" if step.stage == FullData.stage else "log likelihood"
+    state = f"{step.stage}, {step.seconds:.0f} s: {what} {step.value:.4f} a point"
+    return f"{state}, noise {float(step.model.noise):.3g}, {step.model.kernel!r}"
+
+
+def _message(problem: Problem, posterior: Posterior | None) -> str:
+    parts = []
+    for stage in dict.fromkeys(step.stage for step in problem.history):
+        steps = [step for step in problem.history if step.stage == stage]
+        parts.append(f"{stage} ({len(steps)} steps)")
+    passes = problem.history[-1].passes + (posterior.solution.passes if posterior is not None else 0.0)
+    cost = f"{problem.seconds:.3g} s" + (f" and {passes:.3g} passes" if passes else "")
+    return f"Learned from {', then '.join(parts)} in {cost}."

@@ -1,0 +1,74 @@
+"""Prior beliefs about hyperparameters, for data of any scale.
+
+Every prior is log-normal, and its density is taken over the logarithm: the most probable value is the median. Values
+are relative to the data: lengthscales to the standard deviations of x, variances and noise to the variance of y.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from dualgp.learning.parameters import Parameters
+
+
+class LogNormal(NamedTuple):
+    """log(value) ~ N(log(median), spread^2), for a value relative to the data.
+
+    `root_d`: the median grows with the root of the number of inputs, as distances do (Hvarfner et al. 2024).
+    """
+
+    median: float
+    spread: float
+    root_d: bool = False
+
+
+DEFAULT_PRIORS: Mapping[str, LogNormal] = {
+    "lengthscale": LogNormal(math.exp(math.sqrt(2.0)), math.sqrt(3.0), root_d=True),
+    "variance": LogNormal(1.0, 1.0),
+    "scale": LogNormal(1.0, 1.0),
+    "noise": LogNormal(0.05, 2.0),
+}
+"""By the name of a parameter. BoTorch's for lengthscales; weak ones for the rest."""
+
+
+class Penalty(NamedTuple):
+    """sum of ((u - centre) / spread)^2 / 2: minus the log density of the priors, up to a constant."""
+
+    centre: Float[np.ndarray, " free"]
+    spread: Float[np.ndarray, " free"]
+
+    def __call__(self, vector: Float[np.ndarray, " free"]) -> tuple[float, Float[np.ndarray, " free"]]:
+        """Value and gradient."""
+        z = (vector - self.centre) / self.spread
+        return 0.5 * float(z @ z), z / self.spread
+
+    @property
+    def curvature(self) -> Float[np.ndarray, " free"]:
+        """The second derivatives."""
+        return self.spread**-2.0
+
+
+def penalty(
+    parameters: Parameters,
+    priors: Mapping[str, LogNormal] | None,
+    x_scale: Float[np.ndarray, " d"],
+    y_variance: float,
+) -> Penalty:
+    """The priors of the free parameters; a parameter without one gets a flat one (infinite spread)."""
+    names = parameters.names
+    centre, spread = np.zeros(len(names)), np.full(len(names), np.inf)
+    for i, name in enumerate(names):
+        whole, _, place = name.partition("[")
+        prior = (priors or {}).get(whole.rsplit(".")[-1])
+        if prior is None:
+            continue
+        scale = float(np.median(x_scale)) if not place else float(x_scale[int(place[:-1])])
+        unit = scale if whole.endswith("lengthscale") else y_variance
+        centre[i] = math.log(prior.median * unit) + (0.5 * math.log(len(x_scale)) if prior.root_d else 0.0)
+        spread[i] = prior.spread
+    return Penalty(centre, spread)

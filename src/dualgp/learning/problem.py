@@ -1,0 +1,132 @@
+"""What every way of learning shares: data, parameters, priors, the box they live in, and one optimiser."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from dualgp._types import RandomKey
+from dualgp.gp import GaussianProcess
+from dualgp.learning.likelihood import NotDefinite
+from dualgp.learning.parameters import LEAST_NOISE, LIMIT, Parameters
+from dualgp.learning.priors import LogNormal, Penalty, penalty
+
+Vector = Float[np.ndarray, " free"]
+Objective = Callable[[Vector], tuple[float, Vector]]  # value and gradient
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of learning: where it was, how good that is and what it took so far.
+
+    `value` is the log likelihood (less the priors' penalty) for each point of what was looked at: all rows, some
+    neighbourhoods, or for full data an estimate of the gain since the start.
+    """
+
+    stage: str
+    value: float
+    model: GaussianProcess
+    seconds: float
+    passes: float
+
+
+@dataclass
+class Problem:
+    """Data and model, and what has been done so far."""
+
+    x: np.ndarray
+    y: np.ndarray
+    parameters: Parameters
+    penalty: Penalty
+    bounds: Float[np.ndarray, "free 2"]
+    max_seconds: float | None
+    report: Callable[[Step], None]
+    history: list[Step] = field(default_factory=list)
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def n(self) -> int:
+        """The number of points."""
+        return len(self.y)
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.perf_counter() - self.began
+
+    def out_of_time(self, share: float = 1.0) -> bool:
+        """Whether this share of the time is over."""
+        return self.max_seconds is not None and self.seconds > share * self.max_seconds
+
+    def note(self, stage: str, value: float, vector: Vector, passes: float = 0.0) -> None:
+        """Remember and show a step."""
+        step = Step(stage, value, self.parameters.model(vector), self.seconds, passes)
+        self.history.append(step)
+        self.report(step)
+
+    def clipped(self, vector: Vector) -> Vector:
+        """The nearest vector in the box."""
+        return np.clip(vector, self.bounds[:, 0], self.bounds[:, 1])
+
+
+def make_problem(
+    model: GaussianProcess,
+    x: np.ndarray,
+    y: np.ndarray,
+    priors: Mapping[str, LogNormal] | None,
+    fixed: Sequence[str],
+    max_seconds: float | None,
+    report: Callable[[Step], None],
+) -> Problem:
+    """The problem of learning `model` from data."""
+    y_variance = float(np.var(y, dtype=np.float64))
+    x_scale = np.std(x, axis=0, dtype=np.float64)
+    x_scale = np.where(x_scale > 0, x_scale, 1.0)
+    parameters = Parameters(model, fixed, scale=math.sqrt(y_variance))
+    bounds = np.stack([parameters.start - LIMIT, parameters.start + LIMIT], axis=1)
+    for i, name in enumerate(parameters.names):
+        if name == "noise":
+            bounds[i, 0] = min(math.log(LEAST_NOISE * y_variance), parameters.start[i])
+    prior = penalty(parameters, priors, x_scale, y_variance)
+    return Problem(x, y, parameters, prior, bounds, max_seconds, report)
+
+
+def maximise(
+    problem: Problem, objective: Objective, num_terms: int, start: Vector, stage: str, max_steps: int = 100
+) -> tuple[Vector, float]:
+    """L-BFGS on a log likelihood of `num_terms` rows and the priors; the best vector and its value for each row."""
+    from scipy.optimize import minimize
+
+    best: dict[str, Any] = {"value": -np.inf, "vector": start}
+
+    def loss(vector: Vector) -> tuple[float, Vector]:
+        prior, prior_gradient = problem.penalty(vector)
+        try:
+            value, gradient = objective(vector)
+        except NotDefinite:  # the line search comes back nearer
+            return 1e10, np.zeros_like(vector)
+        value, gradient = (value - prior) / num_terms, (gradient - prior_gradient) / num_terms
+        if value > best["value"]:
+            best.update(value=value, vector=vector.copy())
+        return -value, -gradient
+
+    def after(vector: Vector) -> None:
+        problem.note(stage, best["value"], best["vector"])
+        if problem.out_of_time():
+            raise StopIteration
+
+    options = {"maxiter": max_steps, "ftol": 1e-7, "gtol": 1e-5}
+    minimize(loss, start, jac=True, method="L-BFGS-B", bounds=problem.bounds, callback=after, options=options)
+    return best["vector"], best["value"]
+
+
+def generator(key: RandomKey) -> np.random.Generator:
+    """NumPy's generator for a JAX key: what runs once on the host need not be compiled."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))

@@ -1,0 +1,190 @@
+"""Learned models are at least as probable as those of another library, at every size."""
+
+import warnings
+
+import jax
+import numpy as np
+import pytest
+from sklearn import gaussian_process
+
+import dualgp as dg
+from cases import KERNELS, SEEDS, data
+from dualgp.data import prior_draw
+from dualgp.learning import Exact, FullData, Neighbours, Subset
+from dualgp.learning.full import pathwise_gradient
+from dualgp.learning.likelihood import as_group, likelihood_and_gradient
+from dualgp.learning.parameters import Parameters
+
+KEY = jax.random.key(0)
+QUICK = Neighbours(num_terms=512, num_neighbours=12, num_steps=10)
+
+
+def test_the_exact_optimum_is_that_of_scikit_learn():
+    kernels = gaussian_process.kernels
+    x, y = data(150)
+    peer = kernels.ConstantKernel(1.0) * kernels.Matern(np.ones(3), nu=2.5) + kernels.WhiteKernel(0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        regressor = gaussian_process.GaussianProcessRegressor(peer, n_restarts_optimizer=4, random_state=0).fit(x, y)
+    start = dg.GaussianProcess(dg.Matern52(np.ones(3)), noise=0.1)
+    model = start.learn(x, y, key=KEY, priors=None, fixed=("mean",))
+    reached = dg.learning.log_likelihood(model, x, y)
+    best = regressor.log_marginal_likelihood_value_
+    assert reached >= best - 1e-3 * abs(best)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_kernel_can_be_learned(name):
+    x, y = data(120)
+    start = dg.GaussianProcess(KERNELS[name], noise=1.0, mean=3.0)
+    model = start.learn(x, y, method=Exact(num_starts=1))
+    assert dg.learning.log_likelihood(model, x, y) > dg.learning.log_likelihood(start, x, y) + 10
+    assert jax.tree.structure(model) == jax.tree.structure(start)
+
+
+@pytest.mark.parametrize("method", [QUICK, Subset(num_groups=4, size=200, rounds=1)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_model_as_probable_as_the_true_one_is_found(method, dtype):
+    true = dg.GaussianProcess(dg.Matern32([0.5, 2.0], 1.5), noise=0.05, mean=2.0)
+    made = prior_draw(true, 3000, d=2, key=jax.random.key(1))
+    start = dg.GaussianProcess(dg.Matern32([1.0, 1.0]), noise=0.5)
+    model = start.learn(made.x.astype(dtype), made.y.astype(dtype), key=KEY, method=method)
+    assert float(model.noise) == pytest.approx(0.05, rel=0.3)
+    # The likelihood is flat along variance / lengthscale^3 = constant: being as probable as the truth is what matters.
+    probable = [dg.learning.log_likelihood(m, made.x, made.y) for m in (start, model, true)]
+    assert probable[1] > probable[2] - 0.02 * (probable[2] - probable[0])
+
+
+def test_each_neighbourhood_by_itself_gives_the_geometric_mean():
+    x, y = data(400)
+    start = dg.GaussianProcess(dg.RBF(1.0), noise=0.2)
+    model = start.learn(x, y, key=KEY, method=Subset(num_groups=3, size=100, separately=True))
+    assert dg.learning.log_likelihood(model, x, y) > dg.learning.log_likelihood(start, x, y)
+
+
+def test_all_rows_improve_on_neighbours_and_leave_the_posterior():
+    true = dg.GaussianProcess(dg.Matern32([0.3, 1.0], 1.0), noise=0.05)
+    made = prior_draw(true, 2000, d=2, key=jax.random.key(1))
+    start = dg.GaussianProcess(dg.Matern32([1.0, 1.0]), noise=0.5)
+    steps = []
+    learned = dg.learn(
+        start, made.x, made.y, key=KEY, method=FullData(gain=1e-4), num_samples=8, priors=None, progress=steps.append
+    )
+    first = next(step for step in steps if step.stage == FullData.stage)
+    before, after = (dg.learning.log_likelihood(m, made.x, made.y) for m in (first.model, learned.model))
+    assert after > before - 0.5
+    assert after > dg.learning.log_likelihood(true, made.x, made.y) - 2.0  # the optimum is above the truth
+    # The estimate of the gain, by integrating estimated gradients, is the gain.
+    assert steps[-1].value * 2000 == pytest.approx(after - before, abs=3.0)
+    assert learned.posterior.num_samples == 8
+    assert learned.posterior.model.noise == learned.model.noise
+    assert "all rows" in learned.message
+    assert "passes" in learned.message
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_pathwise_gradient_is_unbiased_within_its_error_bars(seed):
+    model = dg.GaussianProcess(dg.Matern32([0.5, 1.0, 2.0], 1.2), noise=0.1, mean=0.2)
+    made = prior_draw(model, 2000, d=3, key=jax.random.key(100 + seed))
+    other = dg.GaussianProcess(dg.Matern32([0.7, 0.8, 1.5], 0.9), noise=0.15)
+    parameters = Parameters(other)
+    exact = likelihood_and_gradient(parameters, parameters.start, [as_group(made.x, made.y)])[1]
+    rows = np.arange(2000, dtype=np.int32)
+    estimates = []
+    for key in jax.random.split(jax.random.key(seed), 8):
+        posterior = other.condition(made.x, made.y, num_samples=16, key=key)
+        estimates.append(pathwise_gradient(parameters, parameters.start, posterior, rows))
+    error = np.std(estimates, axis=0, ddof=1) / np.sqrt(8)
+    assert np.all(np.abs(np.mean(estimates, axis=0) - exact) < 4.5 * error + 1e-3 * np.abs(exact))
+    assert np.all(error < 0.2 * np.abs(exact).max())
+
+
+def test_a_share_of_the_rows_estimates_the_gradient_of_all():
+    x, y = data(600)
+    model = dg.GaussianProcess(dg.Matern32(1.0), noise=0.1)
+    parameters = Parameters(model)
+    posterior = model.condition(x, y, num_samples=16, key=KEY)
+    gradient = lambda rows: pathwise_gradient(parameters, parameters.start, posterior, rows)
+    whole = gradient(np.arange(600, dtype=np.int32))
+    thirds = np.mean([gradient(np.arange(i, 600, 3, dtype=np.int32)) for i in range(3)], axis=0)
+    np.testing.assert_allclose(thirds, whole, rtol=1e-6)
+
+
+def test_an_irrelevant_input_may_lose_its_lengthscale_to_infinity():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (300, 2))
+    y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=300)
+    model = dg.GaussianProcess(dg.RBF([1.0, 1.0]), noise=0.1).learn(x, y, key=KEY, priors=None)
+    assert model.kernel.lengthscale[1] > 20 * model.kernel.lengthscale[0]
+    assert np.isfinite(dg.learning.log_likelihood(model, x, y))
+    dropped = dg.GaussianProcess(dg.RBF([1.0, np.inf]), noise=0.1).learn(x, y, key=KEY)
+    assert dropped.kernel.lengthscale[1] == np.inf
+    assert float(dropped.noise) == pytest.approx(0.01, rel=0.4)
+
+
+def test_fixed_parameters_stay_and_priors_pull():
+    x, y = data(30)
+    start = dg.GaussianProcess(dg.RBF(1.0, 1.0), noise=0.123, mean=0.5)
+    held = start.learn(x, y, key=KEY, fixed=("noise", "mean"))
+    assert (float(held.noise), float(held.mean)) == (0.123, 0.5)
+    strong = {"lengthscale": dg.learning.LogNormal(7.0, 1e-4)}
+    pulled = start.learn(x, y, key=KEY, priors=strong)
+    assert float(pulled.kernel.lengthscale) == pytest.approx(7.0 * np.median(x.std(axis=0)), rel=0.01)
+    assert "nothing to learn" in dg.learn(start, x, y, fixed=("lengthscale", "variance", "noise", "mean")).message
+
+
+def test_a_copy_of_a_record_is_not_a_second_measurement():
+    true = dg.GaussianProcess(dg.Matern32(0.5), noise=0.1)
+    made = prior_draw(true, 1500, d=2, key=jax.random.key(1))
+    x, y = np.concatenate([made.x, made.x[:500]]), np.concatenate([made.y, made.y[:500]])
+    start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)
+    assert float(start.learn(x, y, key=KEY, method=QUICK).noise) == pytest.approx(0.1, rel=0.3)
+
+
+def test_the_time_limit_is_kept_and_what_was_learned_returned():
+    made = prior_draw(dg.GaussianProcess(dg.Matern32(0.3), noise=0.1), 1600, d=2, key=KEY)
+    start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)
+    learned = dg.learn(start, made.x, made.y, key=KEY, num_samples=2, max_seconds=1e-3)
+    assert len(learned.history) <= 2
+    assert learned.posterior is not None
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_a_handful_of_points_is_enough_with_priors_and_refused_without(n):
+    x, y = data(n)
+    start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.1)
+    assert np.isfinite(jax.tree.leaves(start.learn(x, y))).all()
+    with pytest.raises(ValueError, match=r"too few to learn from without priors"):
+        start.learn(x, y, priors=None)
+
+
+def test_constant_targets_give_their_mean():
+    learned = dg.learn(dg.GaussianProcess(dg.RBF(1.0), noise=0.1), np.arange(9.0), np.full(9, 4.0))
+    assert float(learned.model.mean) == 4.0
+    assert "All y are 4" in learned.message
+
+
+@pytest.mark.parametrize("method", [Exact(num_starts=1), QUICK])
+def test_rows_that_are_all_alike_tell_the_noise(method):
+    y = np.random.default_rng(0).normal(3.0, 2.0, 600)
+    model = dg.GaussianProcess(dg.RBF([1.0, 1.0]), noise=0.1).learn(np.ones((600, 2)), y, key=KEY, method=method)
+    assert float(model.noise) == pytest.approx(4.0, rel=0.2)
+
+
+def test_bad_input_is_refused_in_a_sentence():
+    x, y = data(20)
+    start = dg.GaussianProcess(dg.RBF([1.0, 1.0]), noise=0.1)
+    with pytest.raises(ValueError, match=r"2 lengthscales, but x has 3 columns"):
+        start.learn(x, y)
+    with pytest.raises(ValueError, match=r"NaN or infinite"):
+        start.learn(x[:, :2], np.where(y > 0, np.nan, y))
+    with pytest.raises(TypeError, match=r"method must be 'auto' or one of Exact"):
+        start.learn(x[:, :2], y, method="best")
+    with pytest.raises(ValueError, match=r"Learning needs randomness: pass key"):
+        start.learn(x[:, :2], y, method=Neighbours())
+
+
+def test_x64_stays_off():
+    x, y = data(50)
+    dg.GaussianProcess(dg.RBF(1.0), noise=0.1).learn(x, y, key=KEY)
+    assert not jax.config.jax_enable_x64
