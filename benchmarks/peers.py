@@ -13,14 +13,12 @@ libraries to the predictions at the test points, compilation included; "again" i
 import argparse
 import json
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 
 import jax
 import numpy as np
-from record import load, save
+from record import in_processes
 
 import dualgp as dg
 from dualgp.data import published_model, uci
@@ -138,20 +136,9 @@ def main() -> None:
     if options.one:
         print(json.dumps(measure(*options.one)))
         return
-    done = {(line["set"], line["method"]) for line in load("peers")}
-    for name in options.sets.split(","):
-        for method in options.methods.split(";"):
-            if (name, method) in done or (method, name) in TOO_LARGE:
-                continue
-            command = [sys.executable, __file__, "--one", name, method]
-            try:
-                output = subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
-                lines = output.stdout.splitlines()
-                failure = (output.stderr.splitlines() or ["killed"])[-1][:200]
-                line = json.loads(lines[-1]) if output.returncode == 0 else {"failed": failure}
-            except subprocess.TimeoutExpired:
-                line = {"failed": f"not within {options.limit:.0f} s"}
-            save("peers", {"set": name, "method": method, **line})
+    cells = [(name, method) for name in options.sets.split(",") for method in options.methods.split(";")]
+    cells = [(name, method) for name, method in cells if (method, name) not in TOO_LARGE]
+    in_processes("peers", __file__, cells, ("set", "method"), options.limit)
 
 
 if __name__ == "__main__":

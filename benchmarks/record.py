@@ -4,6 +4,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,3 +42,19 @@ def save(name: str, line: dict) -> None:
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / f"{name}.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")
+
+
+def in_processes(name: str, script: str, cells: list[tuple[str, ...]], keys: tuple[str, ...], limit: float) -> None:
+    """Run `script --one *cell` for every cell without a result yet, each in a process of its own, and save its line."""
+    done = {tuple(str(line[key]) for key in keys) for line in load(name)}
+    for cell in cells:
+        if cell in done:
+            continue
+        try:
+            command = [sys.executable, script, "--one", *cell]
+            output = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+            failure = (output.stderr.splitlines() or ["killed"])[-1][:200]
+            line = json.loads(output.stdout.splitlines()[-1]) if output.returncode == 0 else {"failed": failure}
+        except subprocess.TimeoutExpired:
+            line = {"failed": f"not within {limit:.0f} s"}
+        save(name, {**dict(zip(keys, cell, strict=True)), **line})

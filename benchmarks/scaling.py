@@ -9,14 +9,12 @@ time to a pass; compilation is left out of the time and in the memory.
 import argparse
 import json
 import resource
-import subprocess
-import sys
 import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from record import save
+from record import in_processes
 
 import dualgp as dg
 from dualgp._arrays import wide
@@ -51,9 +49,7 @@ def main() -> None:
     if options.one is not None:
         print(json.dumps(measure(options.one)))
         return
-    for n in options.n.split(","):
-        output = subprocess.run([sys.executable, __file__, "--one", n], capture_output=True, text=True, check=True)
-        save("scaling", json.loads(output.stdout.splitlines()[-1]))
+    in_processes("scaling", __file__, [(n,) for n in options.n.split(",")], ("n",), limit=1200)
 
 
 if __name__ == "__main__":

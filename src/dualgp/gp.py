@@ -12,10 +12,11 @@ import numpy as np
 
 from dualgp._arrays import as_parameter, in_wide
 from dualgp._checks import check_count, check_finite, check_key, check_points, check_targets
+from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Kernel
 from dualgp.operators import KernelOperator, check_noise
-from dualgp.posterior import Posterior, PriorPaths, evaluate, independent_normals, prior_paths
+from dualgp.posterior import Posterior, PriorPaths, evaluate, prior_paths
 from dualgp.solvers import Result, Solver, solve
 
 DOUBLE_UP_TO = 10_000  # points: beyond, float64 inputs are solved in float32 unless dtype says otherwise
@@ -153,9 +154,9 @@ class GaussianProcess(eqx.Module):
         mean_column = jnp.asarray(np.asarray(y, np.float64) - float(self.mean), x.dtype)[:, None]
         if prior is None:
             return mean_column
-        draws = jnp.asarray(evaluate(prior, x, x))
-        epsilon = independent_normals(key, *draws.shape, x.dtype) * jnp.asarray(self.noise, x.dtype) ** 0.5
-        return jnp.concatenate([mean_column, draws + epsilon], axis=1)
+        draws = evaluate(prior, x, x)
+        epsilon = independent_normals(key, *draws.shape) * np.sqrt(float(self.noise))
+        return jnp.concatenate([mean_column, jnp.asarray(draws + epsilon, x.dtype)], axis=1)
 
     def _posterior(
         self, operator: KernelOperator, targets: Columns, prior: PriorPaths | None, solver: Solver | str, **run: Any

@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 
 from dualgp._arrays import in_wide, is_traced, wide
 from dualgp._checks import check_points, check_targets
+from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Features, Kernel
 from dualgp.operators import tiled_product
@@ -282,14 +283,7 @@ def prior_paths(kernel: Kernel, d: int, num_samples: int, key: RandomKey, num_fe
     """`num_samples` functions drawn from the prior, by random features."""
     feature_key, weight_key = jax.random.split(key)
     features = kernel.features(feature_key, num_features, d)
-    return PriorPaths(features, independent_normals(weight_key, features.num, num_samples, jnp.float32))
-
-
-@eqx.filter_jit
-def independent_normals(key: RandomKey, num: int, num_samples: int, dtype: Any) -> Float[Array, "num s"]:
-    """A column of standard normals for each sample; with more samples the first ones stay the same."""
-    draw = lambda i: jax.random.normal(jax.random.fold_in(key, i), (num,), dtype)  # noqa: E731
-    return jax.lax.map(draw, jnp.arange(num_samples)).T
+    return PriorPaths(features, independent_normals(weight_key, features.num, num_samples))
 
 
 def evaluate(function: Callable[[Points], Columns], x: Any, data: Points) -> AnyArray:
@@ -298,13 +292,14 @@ def evaluate(function: Callable[[Points], Columns], x: Any, data: Points) -> Any
     if is_traced(points, function):
         return function(points)
     with wide():
-        starts = range(0, max(points.shape[0], 1), TEST_BLOCK)  # an empty set of points is one empty block
-        return np.concatenate([_evaluate_block(function, points[i : i + TEST_BLOCK], data.dtype) for i in starts])
+        m = points.shape[0]
+        size = min(TEST_BLOCK, max(16, 1 << max(m - 1, 0).bit_length()))
+        starts = range(0, max(m, 1), size)  # an empty set of points is one empty block
+        return np.concatenate([_evaluate_block(function, points[i : i + size], size, data.dtype) for i in starts])
 
 
-def _evaluate_block(function: Callable[[Points], Columns], points: np.ndarray, dtype: Any) -> np.ndarray:
+def _evaluate_block(function: Callable[[Points], Columns], points: np.ndarray, size: int, dtype: Any) -> np.ndarray:
     m = points.shape[0]
-    size = max(16, 1 << max(m - 1, 0).bit_length())
     # Padded with real points: zeros could lie far away, and distances are centred on what is evaluated.
     padded = np.resize(points.astype(dtype), (size, points.shape[1])) if m else np.zeros((size, points.shape[1]), dtype)
     return np.asarray(_call(function, padded))[:m]

@@ -68,7 +68,14 @@ def test_all_rows_improve_on_neighbours_and_leave_the_posterior():
     start = dg.GaussianProcess(dg.Matern32([1.0, 1.0]), noise=0.5)
     steps = []
     learned = dg.learn(
-        start, made.x, made.y, key=KEY, method=FullData(gain=1e-4), num_samples=8, priors=None, progress=steps.append
+        start,
+        made.x,
+        made.y,
+        key=KEY,
+        method=FullData(gain=1e-4, num_samples=64),
+        num_samples=8,
+        priors=None,
+        progress=steps.append,
     )
     first = next(step for step in steps if step.stage == FullData.stage)
     before, after = (dg.learning.log_likelihood(m, made.x, made.y) for m in (first.model, learned.model))

@@ -38,16 +38,25 @@ def _split(a: Points, b: Points) -> Float[Array, "n1 n2"]:
     a, b = a / grid, b / grid
     coarse_a, coarse_b = jnp.round(a), jnp.round(b)
     fine_a, fine_b = a - coarse_a, b - coarse_b
-    coarse = _norms(coarse_a)[:, None] + _norms(coarse_b)[None, :] - 2.0 * coarse_a @ coarse_b.T
+    # Norms ride along as two more columns of the products: one pass over the entries less for each of them.
+    coarse = _with_norms(-2.0 * coarse_a, _norms(coarse_a), coarse_b, _norms(coarse_b))
     offset_a = jnp.sum((2.0 * coarse_a + fine_a) * fine_a, axis=1)
     offset_b = jnp.sum((2.0 * coarse_b + fine_b) * fine_b, axis=1)
-    mixed = jnp.concatenate([a, fine_a], axis=1) @ jnp.concatenate([fine_b, coarse_b], axis=1).T
-    squared = coarse + (offset_a[:, None] + offset_b[None, :] - 2.0 * mixed)
-    # For near neighbours the rounding error is that of the two offsets, whatever the size of other points.
-    size_a = jnp.sum((2.0 * jnp.abs(coarse_a) + jnp.abs(fine_a)) * jnp.abs(fine_a), axis=1)
-    size_b = jnp.sum((2.0 * jnp.abs(coarse_b) + jnp.abs(fine_b)) * jnp.abs(fine_b), axis=1)
-    noise_floor = 8.0 * jnp.finfo(a.dtype).eps * (size_a[:, None] + size_b[None, :])
+    left, right = jnp.concatenate([a, fine_a], axis=1), jnp.concatenate([fine_b, coarse_b], axis=1)
+    squared = coarse + _with_norms(-2.0 * left, offset_a, right, offset_b)
+    # For near neighbours the rounding error is that of the two offsets, whatever the distance of other points.
+    size = jnp.max(jnp.sum((2.0 * jnp.abs(coarse_a) + jnp.abs(fine_a)) * jnp.abs(fine_a), axis=1), initial=0.0)
+    noise_floor = 16.0 * jnp.finfo(a.dtype).eps * jax.lax.stop_gradient(size)
     return jnp.where(squared > noise_floor, squared, 0.0) * (grid * grid)
+
+
+def _with_norms(
+    a: Points, norms_a: Float[Array, " n1"], b: Points, norms_b: Float[Array, " n2"]
+) -> Float[Array, "n1 n2"]:
+    """norms_a[i] + norms_b[j] + a_i . b_j."""
+    left = jnp.concatenate([a, norms_a[:, None], jnp.ones_like(norms_a)[:, None]], axis=1)
+    right = jnp.concatenate([b, jnp.ones_like(norms_b)[:, None], norms_b[:, None]], axis=1)
+    return left @ right.T
 
 
 def _norms(a: Points) -> Float[Array, " n"]:

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dualgp._arrays import as_parameter
+from dualgp._random import generator
 from dualgp._types import AnyArray, Points, RandomKey
 
 NUM_STRATA = 16
@@ -136,16 +137,16 @@ def draw_frequencies(
     counts = 1 + np.floor((num - strata) * share / share.sum()).astype(int)
     counts[0] += num - counts.sum()
 
-    direction_key, tail_key, order_key = jax.random.split(key, 3)
-    jitter = np.asarray(jax.random.uniform(tail_key, (num,), np.float32), np.float64)
+    rng = generator(key)
+    jitter = rng.random(num)
     stratum = np.repeat(np.arange(strata), counts)
     place = np.arange(num) - np.repeat(np.cumsum(counts) - counts, counts)
     below = 1.0 - np.cumsum(probability)  # the smallest tail probability of each stratum
     below[-1] = 0.0
     tail = below[stratum] + probability[stratum] * (place + jitter) / counts[stratum]
 
-    direction = np.asarray(jax.random.normal(direction_key, (num, d), np.float32), np.float64)
+    direction = rng.standard_normal((num, d))
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-    order = np.asarray(jax.random.permutation(order_key, num))
+    order = rng.permutation(num)
     omega = length(np.maximum(tail, 1e-12), d)[:, None] * direction
     return omega[order], (probability / counts)[stratum][order]

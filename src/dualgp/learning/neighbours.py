@@ -20,11 +20,12 @@ from jaxtyping import Array, Float
 
 from dualgp._arrays import in_wide
 from dualgp._checks import check_count
+from dualgp._random import generator
 from dualgp._types import AnyArray, RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.learning.likelihood import NotDefinite
 from dualgp.learning.parameters import Parameters
-from dualgp.learning.problem import Problem, Vector, generator, maximise
+from dualgp.learning.problem import Problem, Vector, maximise
 
 TERMS_AT_ONCE = 256
 

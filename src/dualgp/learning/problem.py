@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
-from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.learning.likelihood import NotDefinite
 from dualgp.learning.parameters import LEAST_NOISE, LIMIT, Parameters
@@ -125,8 +123,3 @@ def maximise(
     options = {"maxiter": max_steps, "ftol": 1e-7, "gtol": 1e-5}
     minimize(loss, start, jac=True, method="L-BFGS-B", bounds=problem.bounds, callback=after, options=options)
     return best["vector"], best["value"]
-
-
-def generator(key: RandomKey) -> np.random.Generator:
-    """NumPy's generator for a JAX key: what runs once on the host need not be compiled."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))

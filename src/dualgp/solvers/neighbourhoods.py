@@ -15,12 +15,13 @@ def neighbourhoods(coordinates: Float[AnyArray, "n c"], size: int, key: RandomKe
     """
     n, c = coordinates.shape
     num_groups = -(-n // size)
+    num_levels = (num_groups - 1).bit_length()
     group = jnp.arange(n, dtype=jnp.int64) // size
+    directions = jax.random.uniform(key, (max(num_levels, 1), c), coordinates.dtype, -1.0, 1.0)
 
     def cut(level: Array, order: Int[Array, " n"]) -> Int[Array, " n"]:
         # A cell of this level is a range of whole groups; sorting inside cells makes the next level's cells its halves.
         cell = (group << level) // num_groups
-        direction = jax.random.normal(jax.random.fold_in(key, level), (c,), coordinates.dtype)
-        return order[jnp.lexsort(((coordinates @ direction)[order], cell))]
+        return order[jnp.lexsort(((coordinates @ directions[level])[order], cell))]
 
-    return jax.lax.fori_loop(0, (num_groups - 1).bit_length(), cut, jnp.arange(n, dtype=jnp.int32))
+    return jax.lax.fori_loop(0, num_levels, cut, jnp.arange(n, dtype=jnp.int32))

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dualgp._random import generator
 from dualgp._types import Columns, Indices, RandomKey
 from dualgp.operators import Operator
 
@@ -35,17 +35,12 @@ def fresh_residual(operator: Operator, b: Columns, weights: Columns, key: Random
     """
     n = operator.n
     num = min(n, FRESH_ROWS)
-    # NumPy's generator: JAX would compile a sort of n keys for this.
-    index = np.arange(n) if num == n else _generator(key).choice(n, num, replace=False)
+    index = np.arange(n) if num == n else generator(key).choice(n, num, replace=False)
     squares = np.asarray(_row_residuals(operator, b, weights, index.astype(np.int32)), np.float64) ** 2
     mean = squares.mean(axis=0)
     error = squares.std(axis=0) * np.sqrt((1.0 - num / n) / num)
     norms = column_norms(b)
     return Residual(np.sqrt(n * mean) / norms, np.sqrt(n * (mean + 2.0 * error)) / norms, num / n)
-
-
-def _generator(key: RandomKey) -> np.random.Generator:
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 @eqx.filter_jit

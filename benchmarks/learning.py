@@ -1,0 +1,115 @@
+"""From nothing to predictions: hyperparameters learned, then mean and error bars at the test points.
+
+    DUALGP_DATA=... python benchmarks/learning.py [--sets elevators,pol,protein,precip] [--methods ...] [--limit 1200]
+
+Matern-3/2, one lengthscale for each input, everyone from the same start (lengthscales sqrt(d), variance 1, noise 0.1 on
+standardised data) except GPBoost, which finds its own. Every cell is a process of its own, compilation included.
+
+- all rows: `dualgp.learn` as it is. neighbours: without its second stage, then `condition` with 64 samples.
+- published: no learning, the hyperparameters published with the paper.
+- GPBoost: Vecchia's approximation with 20 neighbours for learning and prediction.
+"""
+
+import argparse
+import json
+import time
+
+import jax
+import numpy as np
+from record import in_processes
+
+import dualgp as dg
+from dualgp.data import data_folder, published_model, uci
+from dualgp.data.uci import Dataset
+
+KEY = jax.random.key(0)
+
+
+def dataset(name: str) -> Dataset:
+    """A UCI split, or the precipitation data with a random tenth held out."""
+    if name != "precip":
+        return uci(name)
+    with np.load(data_folder() / "precip.npz") as arrays:
+        x, y = arrays["X"], arrays["y"]
+    order = np.random.default_rng(0).permutation(len(y))
+    test, train = np.split(order, [len(y) // 10])
+    x = (x - x[train].mean(axis=0)) / x[train].std(axis=0)
+    y = (y - y[train].mean()) / y[train].std()
+    return Dataset(*(array.astype(np.float32) for array in (x[train], y[train], x[test], y[test])))
+
+
+def start(d: int) -> dg.GaussianProcess:
+    return dg.GaussianProcess(dg.Matern32(np.full(d, d**0.5)), noise=0.1)
+
+
+def all_rows(name: str, data: Dataset) -> tuple[np.ndarray, np.ndarray, dict]:
+    learned = dg.learn(start(data.x.shape[1]), data.x, data.y, key=KEY)
+    steps = sum(step.stage == dg.learning.FullData.stage for step in learned.history)
+    passes = learned.history[-1].passes + learned.posterior.solution.passes
+    more = {"steps": steps, "passes": round(passes, 1), "noise": float(learned.model.noise)}
+    return *learned.posterior.predict(data.x_test, noise=True), more
+
+
+def neighbours(name: str, data: Dataset) -> tuple[np.ndarray, np.ndarray, dict]:
+    model = start(data.x.shape[1]).learn(data.x, data.y, key=KEY, method=dg.learning.Neighbours())
+    return condition(model, data)
+
+
+def published(name: str, data: Dataset) -> tuple[np.ndarray, np.ndarray, dict]:
+    return condition(published_model(name), data)
+
+
+def condition(model: dg.GaussianProcess, data: Dataset) -> tuple[np.ndarray, np.ndarray, dict]:
+    posterior = model.condition(data.x, data.y, key=KEY)
+    more = {"passes": round(posterior.solution.passes, 1), "noise": float(model.noise)}
+    return *posterior.predict(data.x_test, noise=True), more
+
+
+def gpboost(name: str, data: Dataset) -> tuple[np.ndarray, np.ndarray, dict]:
+    import gpboost
+
+    model = gpboost.GPModel(
+        gp_coords=data.x.astype(np.float64),
+        cov_function="matern_ard",
+        cov_fct_shape=1.5,
+        gp_approx="vecchia",
+        num_neighbors=20,
+        likelihood="gaussian",
+    )
+    model.fit(y=data.y.astype(np.float64))
+    found = model.predict(gp_coords_pred=data.x_test.astype(np.float64), predict_var=True, predict_response=True)
+    return found["mu"], np.sqrt(found["var"]), {"parameters": np.ravel(model.get_cov_pars()).round(5).tolist()}
+
+
+METHODS = {"all rows": all_rows, "neighbours": neighbours, "published": published, "GPBoost": gpboost}
+
+
+def measure(name: str, method: str) -> dict:
+    data = dataset(name)
+    began = time.perf_counter()
+    mean, std, more = METHODS[method](name, data)
+    seconds = time.perf_counter() - began
+    line = {"set": name, "method": method, "seconds": round(seconds, 1)}
+    line["rmse"] = round(dg.metrics.rmse(data.y_test, mean), 4)
+    line["nll"] = round(dg.metrics.nll(data.y_test, mean, std), 4)
+    line["coverage 90 %"] = round(dg.metrics.coverage(data.y_test, mean, std, 0.9), 3)
+    return {**line, **more}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--sets", default="elevators,pol,protein,precip")
+    arguments.add_argument("--methods", default=";".join(METHODS))
+    arguments.add_argument("--limit", type=float, default=1200.0, help="seconds for a cell")
+    arguments.add_argument("--one", nargs=2, default=None, metavar=("SET", "METHOD"), help="one cell, in this process")
+    options = arguments.parse_args()
+    if options.one:
+        print(json.dumps(measure(*options.one)))
+        return
+    cells = [(name, method) for name in options.sets.split(",") for method in options.methods.split(";")]
+    cells = [cell for cell in cells if cell != ("precip", "published")]
+    in_processes("learning", __file__, cells, ("set", "method"), options.limit)
+
+
+if __name__ == "__main__":
+    main()

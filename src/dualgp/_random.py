@@ -1,0 +1,18 @@
+"""Random numbers drawn once on the host: NumPy's generator needs no compilation, JAX's takes a second."""
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from dualgp._types import RandomKey
+
+
+def generator(key: RandomKey, *path: int) -> np.random.Generator:
+    """The generator that belongs to a key; `path` numbers independent ones under the same key."""
+    return np.random.default_rng([*np.ravel(jax.random.key_data(key)).tolist(), *path])
+
+
+def independent_normals(key: RandomKey, num: int, num_samples: int) -> Float[np.ndarray, "num s"]:
+    """A column of standard normals for each sample; with more samples the first ones stay the same."""
+    columns = [generator(key, i).standard_normal(num, np.float32) for i in range(num_samples)]
+    return np.stack(columns, axis=1)
