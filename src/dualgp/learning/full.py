@@ -127,26 +127,44 @@ class Climb:
 def pathwise_gradient(
     parameters: Parameters, vector: Vector, posterior: Posterior, rows: Indices
 ) -> Float[np.ndarray, " free"]:
-    """The gradient of the log likelihood from a posterior's weights, on the given rows, scaled up to all of them."""
+    """The gradient of the log likelihood from a posterior's weights.
+
+    The kernel's part looks at the given rows and is scaled up to all of them. Noise and mean need no kernel entries, so
+    they look at all rows: 1^T v_y is a small sum of large numbers, and a share of the rows would be all error.
+    """
     x, weights = jnp.asarray(posterior.x), jnp.asarray(posterior.weights)
     share = jnp.full(weights.shape[1], -0.5 / (weights.shape[1] - 1), weights.dtype).at[0].set(0.5)
-    total = np.zeros(len(vector))
+    point = jnp.asarray(vector)
+    kernel_part = np.zeros(len(vector))
     for block in np.split(rows, np.arange(ROWS_AT_ONCE, len(rows), ROWS_AT_ONCE)):
-        total += np.asarray(_quadratic_gradient(parameters, jnp.asarray(vector), x, weights, share, jnp.asarray(block)))
-    return total * (len(posterior.x) / len(rows))
+        kernel_part += np.asarray(_kernel_gradient(parameters, point, x, weights, share, jnp.asarray(block)))
+    rest = np.asarray(_noise_and_mean_gradient(parameters, point, weights, share))
+    return kernel_part * (len(posterior.x) / len(rows)) + rest
 
 
 @eqx.filter_jit
-def _quadratic_gradient(
+def _kernel_gradient(
     parameters: Parameters, vector: AnyArray, x: Points, v: Columns, share: Float[Array, " s"], rows: Indices
 ) -> Float[Array, " free"]:
-    """d/du of sum_s share_s v_s[rows]^T A[rows] v_s, and 1^T v_y for the mean."""
+    """d/du of sum_s share_s v_s[rows]^T K[rows] v_s."""
+
+    def form(vector: AnyArray) -> Float[Array, ""]:
+        product = tiled_product(parameters.model(vector).kernel, x[rows], x, v)
+        return jnp.sum(v[rows] * share * product).astype(vector.dtype)
+
+    return jax.grad(form)(vector)
+
+
+@eqx.filter_jit
+def _noise_and_mean_gradient(
+    parameters: Parameters, vector: AnyArray, v: Columns, share: Float[Array, " s"]
+) -> Float[Array, " free"]:
+    """d/du of noise * sum_s share_s v_s^T v_s + mean * 1^T v_y."""
+    wide = v.astype(vector.dtype)
 
     def form(vector: AnyArray) -> Float[Array, ""]:
         model = parameters.model(vector)
-        left = v[rows] * share
-        product = tiled_product(model.kernel, x[rows], x, v) + jnp.asarray(model.noise, v.dtype) * v[rows]
-        return jnp.sum(left * product).astype(vector.dtype) + model.mean * jnp.sum(v[rows, 0]).astype(vector.dtype)
+        return model.noise * jnp.sum(share * jnp.sum(wide**2, axis=0)) + model.mean * jnp.sum(wide[:, 0])
 
     return jax.grad(form)(vector)
 
