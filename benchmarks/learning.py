@@ -19,8 +19,8 @@ import numpy as np
 from record import in_processes
 
 import dualgp as dg
-from dualgp.data import data_folder, published_model, uci
-from dualgp.data.uci import Dataset
+from dualgp.data import published_model, uci
+from dualgp.data.uci import Dataset, data_folder
 
 KEY = jax.random.key(0)
 
