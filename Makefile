@@ -18,7 +18,7 @@ demo: .venv/ready
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations=5
 
-# Half an hour on 2 cores. The peers come with PyTorch: .venv/peers is the only step that downloads it.
+# Two hours on 2 cores; results that are there already are not measured again, except for the short ones. The peers come with PyTorch: .venv/peers is the only step that downloads it.
 bench: .venv/peers
 	$(BIN)/python benchmarks/rows.py
 	$(BIN)/python benchmarks/steps.py
@@ -27,6 +27,9 @@ bench: .venv/peers
 	$(BIN)/python benchmarks/blocks.py
 	$(BIN)/python benchmarks/solvers.py
 	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/small.py
+	$(BIN)/python benchmarks/learning.py
+	$(BIN)/python benchmarks/chart.py
 
 .venv/peers: .venv/ready
 	$(BIN)/pip install --quiet --editable '.[bench]'

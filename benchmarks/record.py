@@ -53,8 +53,10 @@ def in_processes(name: str, script: str, cells: list[tuple[str, ...]], keys: tup
         try:
             command = [sys.executable, script, "--one", *cell]
             output = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-            failure = (output.stderr.splitlines() or ["killed"])[-1][:200]
-            line = json.loads(output.stdout.splitlines()[-1]) if output.returncode == 0 else {"failed": failure}
+            if output.returncode > 0:  # a mistake of ours, or data that are missing: not a result
+                print(*cell, output.stderr, sep="\n", file=sys.stderr)
+                continue
+            line = json.loads(output.stdout.splitlines()[-1]) if output.returncode == 0 else {"failed": "killed"}
         except subprocess.TimeoutExpired:
             line = {"failed": f"not within {limit:.0f} s"}
         save(name, {**dict(zip(keys, cell, strict=True)), **line})

@@ -157,6 +157,21 @@ def test_the_time_limit_is_kept_and_what_was_learned_returned():
     assert learned.posterior is not None
 
 
+@pytest.mark.parametrize("method", [Exact(), FullData()])
+def test_ctrl_c_returns_the_best_so_far(method):
+    x, y = data(200)
+    start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)
+    seen = []
+
+    def interrupt(step):
+        seen.append(step)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    learned = dg.learn(start, x, y, key=KEY, method=method, num_samples=2, progress=interrupt)
+    assert dg.learning.log_likelihood(learned.model, x, y) > dg.learning.log_likelihood(start, x, y)
+
+
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_a_handful_of_points_is_enough_with_priors_and_refused_without(n):
     x, y = data(n)

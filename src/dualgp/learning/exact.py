@@ -37,6 +37,6 @@ class Exact:
         ends = []
         for shift in shifts:
             ends.append(maximise(problem, objective, problem.n, problem.clipped(first + shift), "exact"))
-            if problem.out_of_time():
+            if problem.is_over():
                 break
         return max(ends, key=lambda end: end[1])[0]

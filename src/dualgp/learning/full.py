@@ -33,9 +33,11 @@ from dualgp.learning.problem import Problem, Vector
 from dualgp.learning.subset import neighbour_groups
 from dualgp.operators import tiled_product
 from dualgp.posterior import Posterior
-from dualgp.solvers import BlockDescent, Solver
+from dualgp.solvers import BlockDescent, Result, Solver
+from dualgp.solvers.auto import EXACT_UP_TO
 
 LONGEST_STEP = 1.2  # in logarithms
+TIME_SHARE = 0.6  # where time is limited, the rest is left to the last solve
 # Relative residual of each step's solve. On protein its error costs 2e-4 nats a point in the next step; 0.2 costs 1e-3.
 LOOSE = 0.1
 INFORMATION_GROUPS, INFORMATION_SIZE = 8, 256
@@ -73,27 +75,32 @@ class FullData:
         """The vector of learned parameters, and the posterior that belongs to it."""
         information_key, row_key, condition_key = jax.random.split(key, 3)
         rows = _some_rows(problem.n, self.entries, row_key)
-        loose = BlockDescent(tol=LOOSE, max_passes=self.passes) if problem.n > 4096 else "auto"
+        loose = BlockDescent(tol=LOOSE, max_passes=self.passes) if problem.n > EXACT_UP_TO else "auto"
 
-        def solve(vector: Vector, solver: Any, weights: Columns | None, num_samples: int) -> Posterior:
+        def solve(vector: Vector, solver: Any, weights: Columns | None, num_samples: int, share: float) -> Posterior:
+            run = {"key": condition_key, "start": weights, "max_seconds": problem.seconds_left(share)}
             model = problem.parameters.model(vector)
-            return model.condition(
-                problem.x, problem.y, solver=solver, num_samples=num_samples, key=condition_key, start=weights
-            )
+            return model.condition(problem.x, problem.y, solver=solver, num_samples=num_samples, **run)
 
         climb = Climb(problem, _inverse_information(problem, start, information_key))
-        vector, posterior, passes, total = start, None, 0.0, 0.0
+        vector, weights, passes, total = start, None, 0.0, 0.0
+        best, best_total = start, 0.0
         for _ in range(self.num_steps):
-            posterior = solve(vector, loose, None if posterior is None else posterior.weights, self.num_samples)
-            passes += posterior.solution.passes
+            posterior = solve(vector, loose, weights, self.num_samples, TIME_SHARE)
+            if posterior.solution.result is Result.INTERRUPTED:
+                problem.interrupted = True
+                return vector, posterior
+            weights, passes = posterior.weights, passes + posterior.solution.passes
             gradient = pathwise_gradient(problem.parameters, vector, posterior, rows) - problem.penalty(vector)[1]
             total += climb.look(vector, gradient)
             problem.note(self.stage, total / problem.n, vector, passes)
+            if total >= best_total:
+                best, best_total = vector, total
             step = climb.step()
-            if climb.promise / problem.n < self.gain or problem.out_of_time(0.6):
+            if climb.promise / problem.n < self.gain or problem.is_over(TIME_SHARE):
                 break
             vector = problem.clipped(vector + step)
-        return vector, solve(vector, solver, posterior.weights[:, : 1 + num_samples], num_samples)
+        return best, solve(best, solver, posterior.weights[:, : 1 + num_samples], num_samples, 1.0)
 
 
 class Climb:
@@ -167,7 +174,8 @@ def _noise_and_mean_gradient(
 
     def form(vector: AnyArray) -> Float[Array, ""]:
         model = parameters.model(vector)
-        return model.noise * jnp.sum(share * jnp.sum(wide**2, axis=0)) + model.mean * jnp.sum(wide[:, 0])
+        noise, mean = jnp.asarray(model.noise), jnp.asarray(model.mean)
+        return noise * jnp.sum(share * jnp.sum(wide**2, axis=0)) + mean * jnp.sum(wide[:, 0])
 
     return jax.grad(form)(vector)
 

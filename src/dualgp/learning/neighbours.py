@@ -28,6 +28,7 @@ from dualgp.learning.parameters import Parameters
 from dualgp.learning.problem import Problem, Vector, maximise
 
 TERMS_AT_ONCE = 256
+TIME_SHARE = 0.3  # where time is limited, the rest is left to learning from all rows
 
 
 class Terms(NamedTuple):
@@ -67,8 +68,9 @@ class Neighbours:
             terms = find_terms(model, x, y, self.num_terms, min(self.num_neighbours, len(y) - 1), round_key)
             objective = lambda vector, terms=terms: _likelihood(problem.parameters, vector, terms)  # noqa: E731
             num_terms = sum(len(part.y) for part in terms)
-            vector, _ = maximise(problem, objective, num_terms, vector, "neighbours", self.num_steps)
-            if problem.out_of_time():
+            limits = {"max_steps": self.num_steps, "time_share": TIME_SHARE}
+            vector, _ = maximise(problem, objective, num_terms, vector, "neighbours", **limits)
+            if problem.is_over(TIME_SHARE):
                 break
         return vector
 

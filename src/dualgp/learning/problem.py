@@ -48,6 +48,7 @@ class Problem:
     report: Callable[[Step], None]
     history: list[Step] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
+    interrupted: bool = False
 
     @property
     def n(self) -> int:
@@ -59,9 +60,13 @@ class Problem:
         """Since the beginning."""
         return time.perf_counter() - self.began
 
-    def out_of_time(self, share: float = 1.0) -> bool:
-        """Whether this share of the time is over."""
-        return self.max_seconds is not None and self.seconds > share * self.max_seconds
+    def is_over(self, share: float = 1.0) -> bool:
+        """Whether this share of the time has passed, or the user wants no more."""
+        return self.interrupted or (self.max_seconds is not None and self.seconds > share * self.max_seconds)
+
+    def seconds_left(self, share: float = 1.0) -> float | None:
+        """Of this share of the time: at least a moment, or None for no limit."""
+        return None if self.max_seconds is None else max(share * self.max_seconds - self.seconds, 1e-3)
 
     def note(self, stage: str, value: float, vector: Vector, passes: float = 0.0) -> None:
         """Remember and show a step."""
@@ -117,9 +122,12 @@ def maximise(
 
     def after(vector: Vector) -> None:
         problem.note(stage, best["value"], best["vector"])
-        if problem.out_of_time():
+        if problem.is_over(time_share):
             raise StopIteration
 
     options = {"maxiter": max_steps, "ftol": 1e-7, "gtol": 1e-5}
-    minimize(loss, start, jac=True, method="L-BFGS-B", bounds=problem.bounds, callback=after, options=options)
+    try:
+        minimize(loss, start, jac=True, method="L-BFGS-B", bounds=problem.bounds, callback=after, options=options)
+    except KeyboardInterrupt:
+        problem.interrupted = True
     return best["vector"], best["value"]

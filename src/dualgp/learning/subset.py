@@ -47,7 +47,7 @@ class Subset:
             if self.separately:
                 return np.mean([self._fit(problem, [group], vector) for group in groups], axis=0)
             vector = self._fit(problem, groups, vector)
-            if problem.out_of_time():
+            if problem.is_over():
                 break
         return vector
 
