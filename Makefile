@@ -22,6 +22,7 @@ test: .venv/ready
 bench: .venv/peers
 	$(BIN)/python benchmarks/rows.py
 	$(BIN)/python benchmarks/steps.py
+	$(BIN)/python benchmarks/precision.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/prediction.py
 	$(BIN)/python benchmarks/blocks.py

@@ -91,7 +91,11 @@ class FullData:
                 problem.interrupted = True
                 return vector, posterior
             weights, passes = posterior.weights, passes + posterior.solution.passes
-            gradient = pathwise_gradient(problem.parameters, vector, posterior, rows) - problem.penalty(vector)[1]
+            try:
+                gradient = pathwise_gradient(problem.parameters, vector, posterior, rows) - problem.penalty(vector)[1]
+            except KeyboardInterrupt:
+                problem.interrupted = True
+                return vector, posterior
             total += climb.look(vector, gradient)
             problem.note(self.stage, total / problem.n, vector, passes)
             if total >= best_total:

@@ -101,7 +101,8 @@ def _run(
     start_key, full_key = jax.random.split(key)
     if not isinstance(method, FullData):
         return method.run(problem, start_key), None
-    return method.run(problem, Neighbours().run(problem, start_key), full_key, solver, num_samples)
+    vector = Neighbours().run(problem, start_key)
+    return (vector, None) if problem.interrupted else method.run(problem, vector, full_key, solver, num_samples)
 
 
 def _as_method(method: Method | str, n: int) -> Method:
@@ -144,4 +145,5 @@ def _message(problem: Problem, posterior: Posterior | None) -> str:
         parts.append(f"{stage} ({len(steps)} steps)")
     passes = problem.history[-1].passes + (posterior.solution.passes if posterior is not None else 0.0)
     cost = f"{problem.seconds:.3g} s" + (f" and {passes:.3g} passes" if passes else "")
-    return f"Learned from {', then '.join(parts)} in {cost}."
+    end = " Interrupted: this is the best so far." if problem.interrupted else ""
+    return f"Learned from {', then '.join(parts)} in {cost}.{end}"
