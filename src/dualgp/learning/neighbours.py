@@ -68,8 +68,15 @@ class Neighbours:
             terms = find_terms(model, x, y, self.num_terms, min(self.num_neighbours, len(y) - 1), round_key)
             objective = lambda vector, terms=terms: _likelihood(problem.parameters, vector, terms)  # noqa: E731
             num_terms = sum(len(part.y) for part in terms)
-            limits = {"max_steps": self.num_steps, "time_share": TIME_SHARE}
-            vector, _ = maximise(problem, objective, num_terms, vector, "neighbours", **limits)
+            vector, _ = maximise(
+                problem,
+                objective,
+                num_terms,
+                vector,
+                "neighbours",
+                max_steps=self.num_steps,
+                time_share=TIME_SHARE,
+            )
             if problem.is_over(TIME_SHARE):
                 break
         return vector

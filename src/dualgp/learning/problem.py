@@ -102,9 +102,19 @@ def make_problem(
 
 
 def maximise(
-    problem: Problem, objective: Objective, num_terms: int, start: Vector, stage: str, max_steps: int = 100
+    problem: Problem,
+    objective: Objective,
+    num_terms: int,
+    start: Vector,
+    stage: str,
+    *,
+    max_steps: int = 100,
+    time_share: float = 1.0,
 ) -> tuple[Vector, float]:
-    """L-BFGS on a log likelihood of `num_terms` rows and the priors; the best vector and its value for each row."""
+    """L-BFGS on a log likelihood of `num_terms` rows and the priors; the best vector and its value for each row.
+
+    Ctrl-C ends it, and what follows, with the best so far.
+    """
     from scipy.optimize import minimize
 
     best: dict[str, Any] = {"value": -np.inf, "vector": start}

@@ -27,7 +27,7 @@ from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, check_tol
 from dualgp.solvers.neighbourhoods import neighbourhoods
 
-LARGEST_BLOCK = 8192
+LARGEST_BLOCK = 4096
 
 
 class BlockState(NamedTuple):
@@ -44,7 +44,7 @@ class BlockDescent(IterativeSolver):
 
     **Arguments:**
 
-    - `block_size`: by default n^(2/3), at most 8,192: there a factorisation costs a fraction of the row product.
+    - `block_size`: by default n^(2/3), at most 4,096: there a factorisation costs a fraction of the row product.
     - `local`: the share of a block that is one neighbourhood; the rest is spread over the data.
     - `tol`: stop once the relative residual of every column is below this.
     - `max_passes`: the budget.
