@@ -10,13 +10,11 @@ standardised data) except GPBoost, which finds its own. Every cell is a process 
 - GPBoost: Vecchia's approximation with 20 neighbours for learning and prediction.
 """
 
-import argparse
-import json
 import time
 
 import jax
 import numpy as np
-from record import in_processes
+from record import run_cells
 
 import dualgp as dg
 from dualgp.data import published_model, uci
@@ -81,6 +79,7 @@ def gpboost(name: str, data: Dataset) -> tuple[np.ndarray, np.ndarray, dict]:
     return found["mu"], np.sqrt(found["var"]), {"parameters": np.ravel(model.get_cov_pars()).round(5).tolist()}
 
 
+SETS = "elevators,pol,protein,precip"
 METHODS = {"all rows": all_rows, "neighbours": neighbours, "published": published, "GPBoost": gpboost}
 
 
@@ -96,20 +95,5 @@ def measure(name: str, method: str) -> dict:
     return {**line, **more}
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--sets", default="elevators,pol,protein,precip")
-    arguments.add_argument("--methods", default=";".join(METHODS))
-    arguments.add_argument("--limit", type=float, default=1200.0, help="seconds for a cell")
-    arguments.add_argument("--one", nargs=2, default=None, metavar=("SET", "METHOD"), help="one cell, in this process")
-    options = arguments.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-        return
-    cells = [(name, method) for name in options.sets.split(",") for method in options.methods.split(";")]
-    cells = [cell for cell in cells if cell != ("precip", "published")]
-    in_processes("learning", __file__, cells, ("set", "method"), options.limit)
-
-
 if __name__ == "__main__":
-    main()
+    run_cells("learning", __file__, __doc__, measure, SETS, list(METHODS), 1200.0, {("precip", "published")})

@@ -10,15 +10,13 @@ libraries to the predictions at the test points, compilation included; "again" i
 - GPBoost: Vecchia's approximation with 20 neighbours, mean only.
 """
 
-import argparse
-import json
 import resource
 import time
 from collections.abc import Callable
 
 import jax
 import numpy as np
-from record import in_processes
+from record import run_cells
 
 import dualgp as dg
 from dualgp.data import published_model, uci
@@ -103,6 +101,7 @@ def gpboost(data, model) -> Predict:
     return predict
 
 
+SETS = "pol,elevators,bike,protein,keggdirected"
 METHODS = {
     "dualgp, mean": lambda data, model: ours(data, model, 0),
     "dualgp, mean + 64 samples": lambda data, model: ours(data, model, 64),
@@ -110,7 +109,7 @@ METHODS = {
     "scikit-learn": sklearn,
     "GPBoost": gpboost,
 }
-TOO_LARGE = {("scikit-learn", "protein"), ("scikit-learn", "keggdirected")}  # 14 GB, and as much again for the factor
+TOO_LARGE = {("protein", "scikit-learn"), ("keggdirected", "scikit-learn")}  # 14 GB, and as much again for the factor
 
 
 def measure(name: str, method: str) -> dict:
@@ -126,20 +125,5 @@ def measure(name: str, method: str) -> dict:
     return line
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--sets", default="pol,elevators,bike,protein,keggdirected")
-    arguments.add_argument("--methods", default=";".join(METHODS))
-    arguments.add_argument("--limit", type=float, default=600.0, help="seconds for a cell")
-    arguments.add_argument("--one", nargs=2, default=None, metavar=("SET", "METHOD"), help="one cell, in this process")
-    options = arguments.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-        return
-    cells = [(name, method) for name in options.sets.split(",") for method in options.methods.split(";")]
-    cells = [(name, method) for name, method in cells if (method, name) not in TOO_LARGE]
-    in_processes("peers", __file__, cells, ("set", "method"), options.limit)
-
-
 if __name__ == "__main__":
-    main()
+    run_cells("peers", __file__, __doc__, measure, SETS, list(METHODS), 600.0, TOO_LARGE)

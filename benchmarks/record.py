@@ -1,5 +1,6 @@
 """What all benchmarks share: medians of several runs, and results as JSON lines with commit and cores."""
 
+import argparse
 import json
 import os
 import statistics
@@ -42,6 +43,30 @@ def save(name: str, line: dict) -> None:
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / f"{name}.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")
+
+
+def run_cells(
+    name: str,
+    script: str,
+    doc: str | None,
+    measure: Callable,
+    sets: str,
+    methods: list[str],
+    limit: float,
+    left_out: set[tuple[str, str]],
+) -> None:
+    """The command line of a benchmark whose cells are (data set, method): all of them, or `--one` in this process."""
+    arguments = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--sets", default=sets)
+    arguments.add_argument("--methods", default=";".join(methods))
+    arguments.add_argument("--limit", type=float, default=limit, help="seconds for a cell")
+    arguments.add_argument("--one", nargs=2, default=None, metavar=("SET", "METHOD"), help="one cell, in this process")
+    options = arguments.parse_args()
+    if options.one:
+        print(json.dumps(measure(*options.one)))
+        return
+    cells = [(s, method) for s in options.sets.split(",") for method in options.methods.split(";")]
+    in_processes(name, script, [cell for cell in cells if cell not in left_out], ("set", "method"), options.limit)
 
 
 def in_processes(name: str, script: str, cells: list[tuple[str, ...]], keys: tuple[str, ...], limit: float) -> None:

@@ -13,6 +13,8 @@ from dualgp.data import prior_draw
 from dualgp.learning import Exact, FullData, Neighbours, Subset
 from dualgp.learning.full import pathwise_gradient
 from dualgp.learning.likelihood import as_group, likelihood_and_gradient
+from dualgp.learning.neighbours import _likelihood as terms_likelihood
+from dualgp.learning.neighbours import find_terms
 from dualgp.learning.parameters import Parameters
 from dualgp.learning.problem import make_problem
 
@@ -211,3 +213,61 @@ def test_x64_stays_off():
     x, y = data(50)
     dg.GaussianProcess(dg.RBF(1.0), noise=0.1).learn(x, y, key=KEY)
     assert not jax.config.jax_enable_x64
+
+
+@pytest.mark.parametrize("method", [Exact(), QUICK])
+@pytest.mark.parametrize("size", [1e-8, 1e8])
+def test_the_units_of_y_do_not_matter(method, size):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(400, 2))
+    y = size * (7.0 + np.sin(5 * x[:, 0]) + 0.1 * rng.normal(size=400))
+    model = dg.GaussianProcess(dg.Matern32([1.0, 1.0]), noise=0.1).learn(x, y, key=KEY, method=method)
+    assert float(model.noise) == pytest.approx((0.1 * size) ** 2, rel=0.3)
+
+
+def test_a_term_is_the_conditional_density_of_its_last_point():
+    x, y = data(40)
+    model = dg.GaussianProcess(KERNELS["sum"], noise=0.2, mean=0.3)
+    parameters = Parameters(model)
+    terms = find_terms(model, x, y, 256, 8, KEY)
+    value, gradient = terms_likelihood(parameters, parameters.start, terms)
+    joint = [as_group(*term) for term in zip(terms[0].x, terms[0].y, strict=True)]
+    before = [as_group(group.x[:-1], group.y[:-1]) for group in joint]
+    with_last, without = (likelihood_and_gradient(parameters, parameters.start, groups) for groups in (joint, before))
+    assert value == pytest.approx(with_last[0] - without[0], rel=1e-9)
+    np.testing.assert_allclose(gradient, with_last[1] - without[1], rtol=1e-6, atol=1e-8)
+
+
+def test_a_term_has_the_nearest_points_that_came_before():
+    x, y = data(500)
+    model = dg.GaussianProcess(dg.Matern32([0.5, 1.0, 3.0]), noise=0.1)
+    whole = find_terms(model, x[:33], y[:33], 1, 32, KEY)[0]
+    for row in whole.y[:5]:  # the only point with 32 before it has all others for neighbours
+        np.testing.assert_array_equal(np.sort(row), np.sort(y[:33]))
+    terms = find_terms(model, x, y, 256, 8, KEY)[0]
+    scaled = terms.x / model.kernel.lengthscale
+    distance = np.linalg.norm(scaled[:, :-1] - scaled[:, -1:], axis=2)
+    assert distance.min() > 0
+    everyone = np.linalg.norm(x[None] / model.kernel.lengthscale - scaled[:, -1:], axis=2)
+    rank_of_farthest = np.sum(everyone < distance.max(axis=1)[:, None], axis=1)
+    # A random share u of the points came before: the eighth nearest of them is about the 8 / u -th of all.
+    assert np.median(rank_of_farthest) < 30
+
+
+def test_what_cannot_be_learned_from_is_said():
+    x, y = data(20)
+    start = dg.GaussianProcess(dg.RBF(1.0), noise=0.1)
+    with pytest.raises(ValueError, match=r"x has no rows"):
+        start.learn(x[:0], y[:0])
+    with pytest.raises(TypeError):  # the annotations are checked first in tests
+        dg.learn(dg.RBF(1.0), x, y)
+    with pytest.raises(ValueError, match=r"no parameter 'noize' for a prior. Use lengthscale, noise, scale, variance"):
+        start.learn(x, y, priors={"noize": dg.learning.LogNormal(0.1, 1.0)})
+    with pytest.raises(ValueError, match=r"must be a LogNormal"):
+        start.learn(x, y, priors={"noise": dg.learning.LogNormal(-0.1, 1.0)})
+    with pytest.raises(TypeError):
+        start.learn(x, y, priors=[0.1])
+    with pytest.raises(ValueError, match=r"max_seconds must be positive"):
+        start.learn(x, y, max_seconds=-1.0)
+    with pytest.raises(ValueError, match=r"num_samples must be a whole number"):
+        FullData(num_samples=0)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import jax
-import numpy as np
-
 from dualgp._checks import check_count
+from dualgp._random import generator
 from dualgp._types import RandomKey
 from dualgp.learning.likelihood import as_group, likelihood_and_gradient
 from dualgp.learning.problem import Problem, Vector, maximise
 
-SPREAD_OF_STARTS = 1.5  # in logarithms
+SPREAD_OF_STARTS = 1.0  # in logarithms
 
 
 @dataclass(frozen=True)
 class Exact:
     """Maximise the exact likelihood of all rows by L-BFGS, n^3 operations a step.
 
-    `num_starts`: the first is the model itself, the others are random around it; the best wins.
+    `num_starts`: the first is the model itself, the others are random around what the data's scale suggests; the best
+    wins.
     """
 
     num_starts: int = 3
@@ -31,12 +30,11 @@ class Exact:
         """The vector of learned parameters."""
         group = as_group(problem.x, problem.y)
         objective = lambda vector: likelihood_and_gradient(problem.parameters, vector, [group])  # noqa: E731
-        first = problem.parameters.start
-        shifts = np.asarray(jax.random.normal(key, (self.num_starts, len(first))), np.float64) * SPREAD_OF_STARTS
-        shifts[0] = 0.0
+        shape = (self.num_starts - 1, len(problem.typical))
+        others = problem.typical + SPREAD_OF_STARTS * generator(key).standard_normal(shape)
         ends = []
-        for shift in shifts:
-            ends.append(maximise(problem, objective, problem.n, problem.clipped(first + shift), "exact"))
+        for start in (problem.parameters.start, *others):
+            ends.append(maximise(problem, objective, problem.n, problem.clipped(start), "exact"))
             if problem.is_over():
                 break
         return max(ends, key=lambda end: end[1])[0]

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float
 
 from dualgp._arrays import in_wide
 from dualgp._checks import check_count
+from dualgp._random import generator
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.learning.likelihood import information
 from dualgp.learning.parameters import Parameters
@@ -65,6 +66,7 @@ class FullData:
 
     def __post_init__(self) -> None:
         check_count(self.num_steps, "num_steps", 1)
+        check_count(self.num_samples, "num_samples", 1)
         for name in ("gain", "passes", "entries"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}.")
@@ -188,7 +190,7 @@ def _some_rows(n: int, entries: float, key: RandomKey) -> np.ndarray:
     num = min(n, max(2048, int(entries / n)))
     if num == n:
         return np.arange(n, dtype=np.int32)
-    return np.sort(np.asarray(jax.random.choice(key, n, (num,), replace=False))).astype(np.int32)
+    return np.sort(generator(key).choice(n, num, replace=False)).astype(np.int32)
 
 
 def _inverse_information(problem: Problem, vector: Vector, key: RandomKey) -> Float[np.ndarray, "free free"]:

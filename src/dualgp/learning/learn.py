@@ -76,9 +76,17 @@ def learn(
 
     Lengthscales stay single numbers or one for each input, as they are in `model`.
     """
+    if not isinstance(model, GaussianProcess):
+        raise TypeError(f"model must be a GaussianProcess(kernel, noise), got {type(model).__name__}.")
+    if priors is not None and not isinstance(priors, Mapping):
+        raise TypeError(f"priors must be a dict such as {{'noise': LogNormal(0.1, 1.0)}} or None, got {priors!r}.")
+    if max_seconds is not None and not max_seconds > 0:
+        raise ValueError(f"max_seconds must be positive, got {max_seconds!r}. Leave it out for no limit.")
     x = np.asarray(check_points(x))
     y = np.asarray(check_targets(y, x.shape[0]))
     check_count(num_samples, "num_samples", 2)
+    if len(y) == 0:
+        raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
     model.kernel.coordinates(x[:1])  # one lengthscale for each column, or an error that says so
     if np.all(y == y[:1]):
         return _constant(model, y)

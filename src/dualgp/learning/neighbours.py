@@ -25,9 +25,10 @@ from dualgp._types import AnyArray, RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.learning.likelihood import NotDefinite
 from dualgp.learning.parameters import Parameters
-from dualgp.learning.problem import Problem, Vector, maximise
+from dualgp.learning.problem import Objective, Problem, Vector, maximise
 
 TERMS_AT_ONCE = 256
+OFF_SCALE = 1.0  # a model for standardised y on y in the thousands is worse than that, and far from any optimum
 TIME_SHARE = 0.3  # where time is limited, the rest is left to learning from all rows
 
 
@@ -68,6 +69,7 @@ class Neighbours:
             terms = find_terms(model, x, y, self.num_terms, min(self.num_neighbours, len(y) - 1), round_key)
             objective = lambda vector, terms=terms: _likelihood(problem.parameters, vector, terms)  # noqa: E731
             num_terms = sum(len(part.y) for part in terms)
+            vector = nearer_the_data(problem, objective, num_terms, vector)
             vector, _ = maximise(
                 problem,
                 objective,
@@ -80,6 +82,17 @@ class Neighbours:
             if problem.is_over(TIME_SHARE):
                 break
         return vector
+
+
+def nearer_the_data(problem: Problem, objective: Objective, num_terms: int, start: Vector) -> Vector:
+    """The start, unless parameters of the data's own scale are better by more than OFF_SCALE nats a term."""
+    values = []
+    for vector in (start, problem.typical):
+        try:
+            values.append(objective(vector)[0] / num_terms)
+        except NotDefinite:
+            values.append(-np.inf)
+    return problem.typical if values[1] > values[0] + OFF_SCALE else start
 
 
 @in_wide

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from dualgp._types import AnyArray
 from dualgp.gp import GaussianProcess
 
-LIMIT = 16.0  # in logarithms, from the start or the data's scale: a lengthscale 9 million times the data is infinite
+LIMIT = 16.0  # in logarithms, from the start and the data's scale: a lengthscale 9 million times the data is infinite
 LEAST_NOISE = 1e-6  # of the variance of y: below, float64 factorisations of near points fail
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from dualgp.learning.parameters import Parameters
+from dualgp.learning.parameters import Parameters, entry_names
 
 
 class LogNormal(NamedTuple):
@@ -61,14 +61,24 @@ def penalty(
 ) -> Penalty:
     """The priors of the free parameters; a parameter without one gets a flat one (infinite spread)."""
     names = parameters.names
+    known = {name.partition("[")[0].rsplit(".")[-1] for name in entry_names(parameters.template)} | set(DEFAULT_PRIORS)
+    for name, prior in (priors or {}).items():
+        if name not in known - {"mean"}:
+            raise ValueError(f"There is no parameter {name!r} for a prior. Use {', '.join(sorted(known - {'mean'}))}.")
+        if not isinstance(prior, LogNormal) or not (prior.median > 0 and prior.spread > 0):
+            raise ValueError(
+                f"The prior of {name!r} must be a LogNormal(median, spread) of positive numbers, got {prior!r}."
+            )
     centre, spread = np.zeros(len(names)), np.full(len(names), np.inf)
     for i, name in enumerate(names):
         whole, _, place = name.partition("[")
-        prior = (priors or {}).get(whole.rsplit(".")[-1])
-        if prior is None:
+        kind = whole.rsplit(".")[-1]
+        if priors is None or kind not in priors:
             continue
-        scale = float(np.median(x_scale)) if not place else float(x_scale[int(place[:-1])])
-        unit = scale if whole.endswith("lengthscale") else y_variance
+        prior = priors[kind]
+        unit = y_variance
+        if whole.endswith("lengthscale"):
+            unit = float(x_scale[int(place[:-1])] if place else np.median(x_scale))
         centre[i] = math.log(prior.median * unit) + (0.5 * math.log(len(x_scale)) if prior.root_d else 0.0)
         spread[i] = prior.spread
     return Penalty(centre, spread)

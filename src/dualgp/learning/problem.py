@@ -14,7 +14,7 @@ from jaxtyping import Float
 from dualgp.gp import GaussianProcess
 from dualgp.learning.likelihood import NotDefinite
 from dualgp.learning.parameters import LEAST_NOISE, LIMIT, Parameters
-from dualgp.learning.priors import LogNormal, Penalty, penalty
+from dualgp.learning.priors import DEFAULT_PRIORS, LogNormal, Penalty, penalty
 
 Vector = Float[np.ndarray, " free"]
 Objective = Callable[[Vector], tuple[float, Vector]]  # value and gradient
@@ -43,6 +43,7 @@ class Problem:
     y: np.ndarray
     parameters: Parameters
     penalty: Penalty
+    typical: Vector  # parameters of the size that the data suggest, whatever the model starts from
     bounds: Float[np.ndarray, "free 2"]
     max_seconds: float | None
     report: Callable[[Step], None]
@@ -93,12 +94,15 @@ def make_problem(
     x_scale = np.std(x, axis=0, dtype=np.float64)
     x_scale = np.where(x_scale > 0, x_scale, 1.0)
     parameters = Parameters(model, fixed, scale=math.sqrt(y_variance))
-    bounds = np.stack([parameters.start - LIMIT, parameters.start + LIMIT], axis=1)
+    start, sizes = parameters.start, penalty(parameters, DEFAULT_PRIORS, x_scale, y_variance)
+    typical = np.where(np.isfinite(sizes.spread), sizes.centre, start)
+    typical[parameters.is_mean] = float(np.mean(y, dtype=np.float64)) / parameters.scale
+    bounds = np.stack([np.minimum(start, typical) - LIMIT, np.maximum(start, typical) + LIMIT], axis=1)
     for i, name in enumerate(parameters.names):
         if name == "noise":
-            bounds[i, 0] = min(math.log(LEAST_NOISE * y_variance), parameters.start[i])
+            bounds[i, 0] = min(math.log(LEAST_NOISE * y_variance), start[i])
     prior = penalty(parameters, priors, x_scale, y_variance)
-    return Problem(x, y, parameters, prior, bounds, max_seconds, report)
+    return Problem(x, y, parameters, prior, typical, bounds, max_seconds, report)
 
 
 def maximise(

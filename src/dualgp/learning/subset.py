@@ -14,6 +14,7 @@ import numpy as np
 
 from dualgp._arrays import in_wide
 from dualgp._checks import check_count
+from dualgp._random import generator
 from dualgp._types import RandomKey
 from dualgp.learning.likelihood import Group, as_group, likelihood_and_gradient
 from dualgp.learning.problem import Problem, Vector, maximise
@@ -61,7 +62,7 @@ def neighbour_groups(problem: Problem, vector: Vector, num: int, size: int, key:
     """Random points and their nearest neighbours, as the kernel measures distance."""
     kernel = problem.parameters.model(vector).kernel
     coordinates = np.asarray(kernel.coordinates(jnp.asarray(problem.x, jnp.float64)))
-    centres = np.asarray(jax.random.choice(key, problem.n, (min(num, problem.n),), replace=False))
+    centres = generator(key).choice(problem.n, min(num, problem.n), replace=False)
     groups = []
     for centre in centres:
         squared = ((coordinates - coordinates[centre]) ** 2).sum(axis=1)
