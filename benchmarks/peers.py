@@ -93,10 +93,7 @@ def gpboost(data, model) -> Predict:
             likelihood="gaussian",
         )
         parameters = np.concatenate([[model.noise], [model.kernel.variance], model.kernel.lengthscale])
-        found = vecchia.predict(
-            y=data.y, gp_coords_pred=data.x_test, cov_pars=parameters, num_neighbors_pred=20, predict_var=False
-        )
-        return found["mu"]
+        return vecchia.predict(y=data.y, gp_coords_pred=data.x_test, cov_pars=parameters, predict_var=False)["mu"]
 
     return predict
 

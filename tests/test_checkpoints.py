@@ -61,7 +61,7 @@ def test_a_checkpoint_continues_to_the_same_weights(solver, file):
 def test_a_checkpoint_of_another_solve_is_refused(other, file):
     same = {"solver": SOLVERS["SDD"], "memory": 0, "max_passes": 2.0, "checkpoint": file}
     solve(**same)
-    with pytest.raises(ValueError, match="belongs to another solve"):
+    with pytest.raises(ValueError, match="belongs to another problem"):
         solve(**same | other)
 
 

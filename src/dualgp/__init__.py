@@ -1,15 +1,22 @@
 """Gaussian processes on all of the data.
 
-In the order in which data flows: kernel -> operator -> solver -> posterior.
+In the order in which data flows: kernel -> operator -> solver -> posterior -> application. Names are imported when they
+are first used, so that the command line can answer `--help` without waiting for JAX.
 """
 
-from dualgp import data, learning, metrics
-from dualgp.gp import GaussianProcess
-from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
-from dualgp.learning import learn
-from dualgp.operators import KernelOperator
-from dualgp.posterior import Posterior
-from dualgp.solvers import CG, SDD, SGD, Auto, BlockDescent, Cholesky, PivotedCholesky, Result, Solution, solve
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dualgp import data, learning, metrics, plots
+    from dualgp.estimator import GPRegressor
+    from dualgp.gp import GaussianProcess
+    from dualgp.io import load, save
+    from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
+    from dualgp.learning import learn
+    from dualgp.operators import KernelOperator
+    from dualgp.posterior import Posterior
+    from dualgp.solvers import CG, SDD, SGD, Auto, BlockDescent, Cholesky, PivotedCholesky, Result, Solution, solve
 
 __version__ = "0.1.0"
 
@@ -21,6 +28,7 @@ __all__ = [
     "Auto",
     "BlockDescent",
     "Cholesky",
+    "GPRegressor",
     "GaussianProcess",
     "Kernel",
     "KernelOperator",
@@ -34,6 +42,47 @@ __all__ = [
     "data",
     "learn",
     "learning",
+    "load",
     "metrics",
+    "plots",
+    "save",
     "solve",
 ]
+
+_HOME = {
+    "kernels": ("Kernel", "RBF", "Matern12", "Matern32", "Matern52"),
+    "operators": ("KernelOperator",),
+    "solvers": (
+        "Auto",
+        "BlockDescent",
+        "CG",
+        "Cholesky",
+        "PivotedCholesky",
+        "Result",
+        "SDD",
+        "SGD",
+        "Solution",
+        "solve",
+    ),
+    "posterior": ("Posterior",),
+    "gp": ("GaussianProcess",),
+    "learning": ("learn",),
+    "io": ("load", "save"),
+    "estimator": ("GPRegressor",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        value = getattr(import_module(f"dualgp.{_MODULE_OF[name]}"), name)
+    elif name in __all__:
+        value = import_module(f"dualgp.{name}")
+    else:
+        raise AttributeError(f"module 'dualgp' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

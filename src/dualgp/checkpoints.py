@@ -1,11 +1,9 @@
-"""The state of an unfinished solve in one file: arrays and a JSON header, never pickle, written atomically."""
+"""The state of unfinished work in one file, with the fingerprint of the problem that it belongs to."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dualgp._container import NotReadable, read, write
+
 FORMAT = "dualgp-checkpoint-1"
 
 
 class Checkpoint:
-    """A file that a solve saves itself to, and continues from if it belongs to the same problem.
+    """A file that a run saves itself to, and continues from if it belongs to the same problem.
 
     `problem` is everything that the run depends on; its fingerprint is stored in the file.
     """
@@ -32,33 +32,28 @@ class Checkpoint:
     def save(self, state: Any, progress: dict[str, Any]) -> None:
         """Write the arrays in `state` and the JSON values in `progress`; a reader sees the old file or the new one."""
         arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(_array_leaves(state))}
-        header = {"format": FORMAT, "problem": self.fingerprint, "progress": progress}
-        temporary = self.path.with_name(self.path.name + ".writing")
-        with open(temporary, "wb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.path)
+        write(self.path, {"format": FORMAT, "problem": self.fingerprint, "progress": progress}, arrays)
 
     def load(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
         """What was saved, with arrays in the places of those in `like`; None where there is no file yet."""
         if not self.path.exists():
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as file:
-                header = json.loads(str(file["header"]))
-                leaves = [file[f"leaf{i}"] for i in range(len(file.files) - 1)]
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            header, arrays = read(self.path)
+            if header.get("format") != FORMAT:
+                raise NotReadable(f"{self.path} is another kind of file.")
+        except NotReadable as error:
             raise ValueError(
                 f"{self.path} is not a checkpoint, or was damaged ({error}). Delete it to start anew."
             ) from None
-        if header.get("format") != FORMAT or header.get("problem") != self.fingerprint:
+        if header.get("problem") != self.fingerprint:
             raise ValueError(
-                f"{self.path} belongs to another solve: other data, hyperparameters, solver settings or key. "
+                f"{self.path} belongs to another problem: other data, hyperparameters, settings or key. "
                 "Delete it to start anew, or pass another checkpoint=."
             )
         dynamic, static = eqx.partition(like, eqx.is_array)
-        dynamic = jax.tree.unflatten(jax.tree.structure(dynamic), [jnp.asarray(leaf) for leaf in leaves])
+        leaves = [jnp.asarray(arrays[f"leaf{i}"]) for i in range(len(arrays))]
+        dynamic = jax.tree.unflatten(jax.tree.structure(dynamic), leaves)
         return eqx.combine(dynamic, static), header["progress"]
 
 

@@ -9,6 +9,7 @@ anything: the weights of the update come in as an array from whatever solver.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from dualgp.gp import GaussianProcess
 
 TEST_BLOCK = 1024  # test points evaluated at once
+NO_SAMPLES = (
+    "The standard deviation comes from samples, and this posterior has none. "
+    "Condition with num_samples=64, say, or with solver=Cholesky()."
+)
 
 
 class PriorPaths(eqx.Module):
@@ -167,16 +172,28 @@ class Posterior:
         if self.solution.factor is not None and not is_traced(x):
             mean, variance = self.mean(x), self._exact_variance(x)
         elif self.prior is None:
-            raise ValueError(
-                "The standard deviation comes from samples, and this posterior has none. "
-                "Condition with num_samples=64, say, or with solver=Cholesky()."
-            )
+            raise ValueError(NO_SAMPLES)
         else:
             update = UpdatePaths(self.model.kernel, self.x, self.weights)
             moments = evaluate(Moments(self.model.mean, self.prior, update), x, self.x)
             mean, variance = moments[:, 0], moments[:, 1]
         std = (variance + (float(self.model.noise) if noise else 0.0)) ** 0.5
         return mean, std if is_traced(x) else std.astype(mean.dtype)
+
+    def covariance(self, x: Any, *, noise: bool = False) -> Float[np.ndarray, "m m"]:
+        """The joint posterior covariance at (m, d) points, of the function or of new observations: m^2 numbers.
+
+        Exact where the solver was Cholesky. Otherwise the average of products of sample deviations, a matrix of rank s.
+        """
+        if self.solution.factor is not None:
+            covariance = self._exact_covariance(x)
+        elif self.prior is None:
+            raise ValueError(NO_SAMPLES)
+        else:
+            deviations = self.samples(x).astype(np.float64) - self.mean(x)
+            covariance = deviations.T @ deviations / self.num_samples
+        covariance[np.diag_indices_from(covariance)] += float(self.model.noise) if noise else 0.0
+        return covariance
 
     def log_prob(self, x: Any, y: Any) -> Float[AnyArray, " m"]:
         """log N(y; mean(x), std(x)^2 + noise) for each point."""
@@ -236,6 +253,17 @@ class Posterior:
             explained = np.maximum(explained - np.asarray(self.std(x), np.float64) ** 2, 0.0)
         return np.minimum(np.sqrt(explained) * root, everywhere)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """NumPy arrays, because a float64 jax.Array would be read back as float32 where 64-bit types are off."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields["solution"] = dataclasses.replace(self.solution, state=None, solver=_as_numpy(self.solution.solver))
+        return _as_numpy(fields)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        with wide():
+            arrays = {name: jnp.asarray(state[name]) for name in ("x", "targets", "weights")}
+        self.__dict__.update(state | arrays)
+
     def __repr__(self) -> str:
         shape = f"n={self.x.shape[0]}, d={self.d}, num_samples={self.num_samples}"
         return f"Posterior({shape}, kernel={self.model.kernel!r}, {self.solution.result.value})"
@@ -262,6 +290,16 @@ class Posterior:
         else:
             lines.append("No useful certificate for the mean at this residual; a smaller tol gives one.")
         return "\n".join(lines)
+
+    @in_wide
+    def _exact_covariance(self, x: Any) -> Float[np.ndarray, "m m"]:
+        """k(x, x') - k(x, X) A^-1 k(X, x'), in float64."""
+        from scipy.linalg import solve_triangular
+
+        points = jnp.asarray(np.asarray(check_points(x, "x", self.d), np.float64))
+        cross = np.asarray(self.model.kernel(jnp.asarray(self.x, jnp.float64), points))
+        half = solve_triangular(self.solution.factor, cross, lower=True, check_finite=False)
+        return np.asarray(self.model.kernel(points, points)) - half.T @ half
 
     @in_wide
     def _exact_variance(self, x: Any) -> Float[np.ndarray, " m"]:
@@ -303,6 +341,10 @@ def _evaluate_block(function: Callable[[Points], Columns], points: np.ndarray, s
     # Padded with real points: zeros could lie far away, and distances are centred on what is evaluated.
     padded = np.resize(points.astype(dtype), (size, points.shape[1])) if m else np.zeros((size, points.shape[1]), dtype)
     return np.asarray(_call(function, padded))[:m]
+
+
+def _as_numpy(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, tree)
 
 
 @eqx.filter_jit

@@ -30,7 +30,7 @@ from dualgp._random import generator
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.learning.likelihood import information
 from dualgp.learning.parameters import Parameters
-from dualgp.learning.problem import Problem, Vector
+from dualgp.learning.problem import LEARNED, Problem, Vector
 from dualgp.learning.subset import neighbour_groups
 from dualgp.operators import tiled_product
 from dualgp.posterior import Posterior
@@ -72,20 +72,37 @@ class FullData:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}.")
 
     def run(
-        self, problem: Problem, start: Vector, key: RandomKey, solver: Solver | str, num_samples: int
+        self,
+        problem: Problem,
+        start: Vector,
+        key: RandomKey,
+        solver: Solver | str,
+        num_samples: int,
+        progress: bool = False,
     ) -> tuple[Vector, Posterior]:
         """The vector of learned parameters, and the posterior that belongs to it."""
         information_key, row_key, condition_key = jax.random.split(key, 3)
         rows = _some_rows(problem.n, self.entries, row_key)
         loose = BlockDescent(tol=LOOSE, max_passes=self.passes) if problem.n > EXACT_UP_TO else "auto"
 
-        def solve(vector: Vector, solver: Any, weights: Columns | None, num_samples: int, share: float) -> Posterior:
-            run = {"key": condition_key, "start": weights, "max_seconds": problem.seconds_left(share)}
+        def solve(
+            vector: Vector, solver: Any, weights: Columns | None, num_samples: int, share: float, **run: Any
+        ) -> Posterior:
+            run |= {"key": condition_key, "start": weights, "max_seconds": problem.seconds_left(share)}
             model = problem.parameters.model(vector)
             return model.condition(problem.x, problem.y, solver=solver, num_samples=num_samples, **run)
 
+        def last_solve(vector: Vector, weights: Columns | None) -> Posterior:
+            checkpoint = problem.notebook.solve_path if problem.notebook else None
+            run = {"checkpoint": checkpoint, "progress": progress}
+            weights = None if weights is None else weights[:, : 1 + num_samples]
+            return solve(vector, solver, weights, num_samples, 1.0, **run)
+
+        weights: Columns | None = problem.notebook.weights if problem.notebook else None
+        if problem.is_over(TIME_SHARE) or (problem.notebook and problem.notebook.stage == LEARNED):
+            return start, last_solve(start, weights)
         climb = Climb(problem, _inverse_information(problem, start, information_key))
-        vector, weights, passes, total = start, None, 0.0, 0.0
+        vector, passes, total = start, 0.0, 0.0
         best, best_total = start, 0.0
         for _ in range(self.num_steps):
             posterior = solve(vector, loose, weights, self.num_samples, TIME_SHARE)
@@ -99,14 +116,16 @@ class FullData:
                 problem.interrupted = True
                 return vector, posterior
             total += climb.look(vector, gradient)
-            problem.note(self.stage, total / problem.n, vector, passes)
+            problem.note(self.stage, total / problem.n, vector, passes, weights)
             if total >= best_total:
                 best, best_total = vector, total
             step = climb.step()
             if climb.promise / problem.n < self.gain or problem.is_over(TIME_SHARE):
                 break
             vector = problem.clipped(vector + step)
-        return best, solve(best, solver, posterior.weights[:, : 1 + num_samples], num_samples, 1.0)
+        if problem.notebook and not problem.is_over(TIME_SHARE):  # with more time it would learn more
+            problem.notebook.write(LEARNED, best, weights)
+        return best, last_solve(best, weights)
 
 
 class Climb:

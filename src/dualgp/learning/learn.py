@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from dualgp.learning.exact import Exact
 from dualgp.learning.full import FullData
 from dualgp.learning.neighbours import Neighbours
 from dualgp.learning.priors import DEFAULT_PRIORS, LogNormal
-from dualgp.learning.problem import Problem, Step, Vector, make_problem
+from dualgp.learning.problem import LEARNED, Notebook, Problem, Step, Vector, make_problem
 from dualgp.learning.subset import Subset
 from dualgp.posterior import Posterior
 from dualgp.solvers import Solver
@@ -58,7 +59,8 @@ def learn(
     solver: Solver | str = "auto",
     num_samples: int = 64,
     max_seconds: float | None = None,
-    progress: bool | Callable[[Step], None] = False,
+    checkpoint: str | os.PathLike | None = None,
+    progress: bool | Callable[[Step], Any] = False,
 ) -> Learned:
     """Hyperparameters that make the data probable, found from those of `model`.
 
@@ -72,7 +74,10 @@ def learn(
       Infinite lengthscales stay infinite.
     - `solver`, `num_samples`: for the posterior that `FullData` ends with.
     - `max_seconds`: learning stops after about 6/10 of it, so that the last solve has the rest.
-    - `progress`: True shows the current step; a function is called with each `Step`.
+    - `checkpoint`: a file to note every step in (and a second one, with ".solve" added, for the last solve). The same
+      call goes on from the parameters and weights there.
+    - `progress`: True shows the current step; a function is called with each `Step`, and may end learning by returning
+      True.
 
     Lengthscales stay single numbers or one for each input, as they are in `model`.
     """
@@ -84,7 +89,7 @@ def learn(
         raise ValueError(f"max_seconds must be positive, got {max_seconds!r}. Leave it out for no limit.")
     x = np.asarray(check_points(x))
     y = np.asarray(check_targets(y, x.shape[0]))
-    check_count(num_samples, "num_samples", 2)
+    check_count(num_samples, "num_samples")
     if len(y) == 0:
         raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
     model.kernel.coordinates(x[:1])  # one lengthscale for each column, or an error that says so
@@ -94,23 +99,31 @@ def learn(
         raise ValueError(f"{len(y)} point(s) are too few to learn from without priors. Leave priors at its default.")
     method = _as_method(method, len(y))
     key = jax.random.key(0) if key is None and isinstance(method, Exact) else check_key(key, "Learning")
+    notebook = None
+    if checkpoint is not None:
+        notebook = Notebook(checkpoint, (model, x, y, key, repr((method, priors, fixed, solver, num_samples))))
     with _reporter(progress) as report:
-        problem = make_problem(model, x, y, priors, fixed, max_seconds, report)
+        problem = make_problem(model, x, y, priors, fixed, max_seconds, report, notebook)
         if not problem.parameters.names:
             return Learned(model, None, (), "All parameters are fixed: nothing to learn.")
-        vector, posterior = _run(method, problem, key, solver, num_samples)
+        vector, posterior = _run(method, problem, key, solver, num_samples, progress is True)
     learned = jax.tree.map(np.asarray, problem.parameters.model(vector))
     return Learned(learned, posterior, tuple(problem.history), _message(problem, posterior))
 
 
 def _run(
-    method: Method, problem: Problem, key: RandomKey, solver: Solver | str, num_samples: int
+    method: Method, problem: Problem, key: RandomKey, solver: Solver | str, num_samples: int, progress: bool
 ) -> tuple[Vector, Posterior | None]:
     start_key, full_key = jax.random.split(key)
     if not isinstance(method, FullData):
         return method.run(problem, start_key), None
-    vector = Neighbours().run(problem, start_key)
-    return (vector, None) if problem.interrupted else method.run(problem, vector, full_key, solver, num_samples)
+    if problem.notebook and problem.notebook.stage in (FullData.stage, LEARNED):
+        vector = problem.notebook.vector
+    else:
+        vector = Neighbours().run(problem, start_key)
+    if problem.interrupted:
+        return vector, None
+    return method.run(problem, vector, full_key, solver, num_samples, progress)
 
 
 def _as_method(method: Method | str, n: int) -> Method:
@@ -128,7 +141,7 @@ def _constant(model: GaussianProcess, y: np.ndarray) -> Learned:
 
 
 @contextmanager
-def _reporter(progress: bool | Callable[[Step], None]) -> Iterator[Callable[[Step], None]]:
+def _reporter(progress: bool | Callable[[Step], Any]) -> Iterator[Callable[[Step], Any]]:
     if callable(progress):
         yield progress
     elif not progress:
@@ -142,8 +155,8 @@ def _reporter(progress: bool | Callable[[Step], None]) -> Iterator[Callable[[Ste
 
 def _line(step: Step) -> str:
     what = "log likelihood gained" if step.stage == FullData.stage else "log likelihood"
-    state = f"{step.stage}, {step.seconds:.0f} s: {what} {step.value:.4f} a point"
-    return f"{state}, noise {float(step.model.noise):.3g}, {step.model.kernel!r}"
+    state = f"Learning from {step.stage}, {step.seconds:.0f} s: {what} {step.value:.4f} a point"
+    return f"{state}, noise {float(step.model.noise):.3g}"
 
 
 def _message(problem: Problem, posterior: Posterior | None) -> str:
@@ -151,7 +164,9 @@ def _message(problem: Problem, posterior: Posterior | None) -> str:
     for stage in dict.fromkeys(step.stage for step in problem.history):
         steps = [step for step in problem.history if step.stage == stage]
         parts.append(f"{stage} ({len(steps)} steps)")
-    passes = problem.history[-1].passes + (posterior.solution.passes if posterior is not None else 0.0)
+    passes = problem.history[-1].passes if problem.history else 0.0
+    passes += posterior.solution.passes if posterior is not None else 0.0
     cost = f"{problem.seconds:.3g} s" + (f" and {passes:.3g} passes" if passes else "")
     end = " Interrupted: this is the best so far." if problem.interrupted else ""
-    return f"Learned from {', then '.join(parts)} in {cost}.{end}"
+    how = f"Learned from {', then '.join(parts)}" if parts else "Had been learned; went on with the last solve"
+    return f"{how} in {cost}.{end}"

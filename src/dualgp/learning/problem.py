@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from dualgp._types import Columns
+from dualgp.checkpoints import Checkpoint
 from dualgp.gp import GaussianProcess
 from dualgp.learning.likelihood import NotDefinite
 from dualgp.learning.parameters import LEAST_NOISE, LIMIT, Parameters
 from dualgp.learning.priors import DEFAULT_PRIORS, LogNormal, Penalty, penalty
 
 Vector = Float[np.ndarray, " free"]
+LEARNED = "learned"  # the stage after which only the last solve is left
 Objective = Callable[[Vector], tuple[float, Vector]]  # value and gradient
 
 
@@ -35,6 +40,26 @@ class Step:
     passes: float
 
 
+class Notebook:
+    """Where learning is, in a file, so that a run that was killed goes on instead of starting anew."""
+
+    def __init__(self, path: str | os.PathLike, problem: Any) -> None:
+        self.file = Checkpoint(path, problem)
+        self.solve_path = f"{path}.solve"  # the last solve has a checkpoint of its own
+        self.stage, self.vector = "", np.zeros(0)
+        self.weights: Columns | None = None
+        if (saved := self.file.load((np.zeros(0), np.zeros((0, 0))))) is not None:
+            (vector, weights), progress = saved
+            self.stage, self.vector = progress["stage"], np.asarray(vector)
+            self.weights = np.asarray(weights) if weights.size else None
+        if self.stage != LEARNED:  # there will be another last solve
+            Path(self.solve_path).unlink(missing_ok=True)
+
+    def write(self, stage: str, vector: Vector, weights: Columns | None) -> None:
+        """Save where learning is."""
+        self.file.save((vector, np.zeros((0, 0)) if weights is None else np.asarray(weights)), {"stage": stage})
+
+
 @dataclass
 class Problem:
     """Data and model, and what has been done so far."""
@@ -46,10 +71,12 @@ class Problem:
     typical: Vector  # parameters of the size that the data suggest, whatever the model starts from
     bounds: Float[np.ndarray, "free 2"]
     max_seconds: float | None
-    report: Callable[[Step], None]
+    report: Callable[[Step], Any]
+    notebook: Notebook | None = None
     history: list[Step] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
-    interrupted: bool = False
+    interrupted: bool = False  # by Ctrl-C: return at once
+    is_enough: bool = False  # says whoever watches: learn no more, but finish
 
     @property
     def n(self) -> int:
@@ -63,17 +90,23 @@ class Problem:
 
     def is_over(self, share: float = 1.0) -> bool:
         """Whether this share of the time has passed, or the user wants no more."""
-        return self.interrupted or (self.max_seconds is not None and self.seconds > share * self.max_seconds)
+        timed_out = self.max_seconds is not None and self.seconds > share * self.max_seconds
+        return self.interrupted or self.is_enough or timed_out
 
     def seconds_left(self, share: float = 1.0) -> float | None:
         """Of this share of the time: at least a moment, or None for no limit."""
         return None if self.max_seconds is None else max(share * self.max_seconds - self.seconds, 1e-3)
 
-    def note(self, stage: str, value: float, vector: Vector, passes: float = 0.0) -> None:
+    def note(
+        self, stage: str, value: float, vector: Vector, passes: float = 0.0, weights: Columns | None = None
+    ) -> None:
         """Remember and show a step."""
         step = Step(stage, value, self.parameters.model(vector), self.seconds, passes)
         self.history.append(step)
-        self.report(step)
+        if self.notebook is not None:
+            self.notebook.write(stage, vector, weights)
+        if self.report(step) is True:
+            self.is_enough = True
 
     def clipped(self, vector: Vector) -> Vector:
         """The nearest vector in the box."""
@@ -87,7 +120,8 @@ def make_problem(
     priors: Mapping[str, LogNormal] | None,
     fixed: Sequence[str],
     max_seconds: float | None,
-    report: Callable[[Step], None],
+    report: Callable[[Step], Any],
+    notebook: Notebook | None = None,
 ) -> Problem:
     """The problem of learning `model` from data."""
     y_variance = float(np.var(y, dtype=np.float64))
@@ -102,7 +136,7 @@ def make_problem(
         if name == "noise":
             bounds[i, 0] = min(math.log(LEAST_NOISE * y_variance), start[i])
     prior = penalty(parameters, priors, x_scale, y_variance)
-    return Problem(x, y, parameters, prior, typical, bounds, max_seconds, report)
+    return Problem(x, y, parameters, prior, typical, bounds, max_seconds, report, notebook)
 
 
 def maximise(

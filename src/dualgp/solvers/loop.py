@@ -132,7 +132,8 @@ class _Loop:
 
     def _steps_left(self) -> int:
         solver, run, at, n = self.solver, self.run, self.at, self.operator.n
-        if run.max_seconds is not None and time.perf_counter() - self.called >= run.max_seconds:
+        out_of_time = run.max_seconds is not None and time.perf_counter() - self.called >= run.max_seconds
+        if out_of_time and at.step > self.first_step:  # a chunk takes seconds, and is better than nothing
             return 0
         left = solver.max_steps(n) - (at.step - self.first_step)
         if run.max_passes is not None:

@@ -1,0 +1,300 @@
+"""Tables as people have them (CSV, TSV, Parquet, data frames), and the numbers that are made of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MOST_CATEGORIES = 64  # of a text column: each becomes an input of its own
+DELIMITERS = ",;\t|"
+MISSING = ["", "NA", "N/A", "n/a", "na", "NaN", "nan", "-NaN", "NULL", "null", "None", "#N/A", "?"]
+SECONDS_A_DAY = 86_400.0
+
+Missing = Literal["fill", "drop", "error"]
+
+
+def read_table(path: str | os.PathLike) -> pyarrow.Table:
+    """A table from a .parquet file, or from text with a line of column names (CSV, TSV; also compressed)."""
+    _require_pyarrow()
+    import pyarrow.parquet
+
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    if path.suffix in (".parquet", ".pq"):
+        try:
+            return pyarrow.parquet.read_table(path)
+        except pyarrow.ArrowInvalid as error:
+            raise ValueError(f"{path} is not a Parquet file, or is damaged ({error}).") from None
+    return _read_text(path)
+
+
+def as_table(source: Any) -> pyarrow.Table:
+    """A path, a pandas or polars data frame, a dict of columns or a pyarrow table, as the last of these."""
+    pyarrow = _require_pyarrow()
+    if isinstance(source, (str, os.PathLike)):
+        return read_table(source)
+    return source if isinstance(source, pyarrow.Table) else pyarrow.table(source)
+
+
+def _require_pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise ImportError("Reading tables needs pyarrow: pip install 'dualgp[cli]'.") from None
+    return pyarrow
+
+
+def _read_text(path: Path) -> pyarrow.Table:
+    import pyarrow
+    from pyarrow import csv
+
+    with pyarrow.input_stream(str(path)) as stream:  # decompresses by the name's ending
+        beginning = stream.read(1 << 16)
+    if not beginning.strip():
+        raise ValueError(f"{path} is empty. It needs a line of column names and a line for each row.")
+    header = beginning.split(b"\n", 1)[0].decode("utf-8", "replace")
+    delimiter = max(DELIMITERS, key=header.count)
+    names = [name.strip().strip('"') for name in header.lstrip("\ufeff").split(delimiter)]
+    if all(_is_number(name) for name in names):
+        raise ValueError(
+            f"The first line of {path} is {header[:60]!r}: numbers, not names. Add a line of column names."
+        )
+    parse = csv.ParseOptions(delimiter=delimiter)
+    convert = {"null_values": MISSING, "strings_can_be_null": True, "quoted_strings_can_be_null": True}
+    try:
+        # Types come from the first block. Whole numbers there may be followed by others, so they are read as floats.
+        with csv.open_csv(path, parse_options=parse, convert_options=csv.ConvertOptions(**convert)) as reader:
+            types = {field.name: pyarrow.float64() for field in reader.schema if pyarrow.types.is_integer(field.type)}
+        options = csv.ConvertOptions(column_types=types, **convert)
+        return csv.read_csv(path, parse_options=parse, convert_options=options)
+    except pyarrow.ArrowInvalid:
+        # Something later in the file is of another type, or a quoted text holds a line break: look at all of it.
+        whole = csv.ReadOptions(block_size=max(1 << 20, min(2**31 - 1, 20 * path.stat().st_size)))
+        careful = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        try:
+            return csv.read_csv(path, whole, careful, csv.ConvertOptions(**convert))
+        except pyarrow.ArrowInvalid as error:
+            raise ValueError(f"{path} cannot be read as a table ({error}).") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column of a table becomes inputs.
+
+    - `kind`: "number" as it is, "time" in days, "category" as one 0/1 input for each of `categories` (for the second
+      of two).
+    - `fill`: what missing numbers are replaced by; a second input then says where they were. None: nothing is missing.
+    """
+
+    name: str
+    kind: str
+    categories: tuple[str, ...] = ()
+    fill: float | None = None
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        if self.kind == "category":
+            return tuple(f"{self.name} = {value}" for value in self._shown)
+        return (self.name,) if self.fill is None else (self.name, f"{self.name} is missing")
+
+    @property
+    def _shown(self) -> tuple[str, ...]:
+        return self.categories[1:] if len(self.categories) == 2 else self.categories
+
+    def encode(self, values: pyarrow.ChunkedArray) -> list[np.ndarray]:
+        """One array for each input."""
+        if self.kind == "category":
+            text = _as_text(values)
+            return [(text == value).astype(np.float64) for value in self._shown]
+        numbers = _as_numbers(values, self.name)
+        missing = np.isnan(numbers)
+        if self.fill is not None:
+            return [np.where(missing, self.fill, numbers), missing.astype(np.float64)]
+        if missing.any():
+            raise ValueError(
+                f"Column {self.name!r} has {int(missing.sum())} missing value(s), the first in row "
+                f"{int(np.argmax(missing)) + 1}, but had none in the fitted data. Fill them in or leave the rows out."
+            )
+        return [numbers]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a table becomes (n, d) inputs and (n,) targets, and in `notes` what was decided on the way."""
+
+    columns: tuple[Column, ...]
+    target: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the d inputs."""
+        return tuple(name for column in self.columns for name in column.inputs)
+
+    def x(self, table: pyarrow.Table) -> np.ndarray:
+        """The inputs of a table that has the same columns, in any order."""
+        absent = [column.name for column in self.columns if column.name not in table.column_names]
+        if absent:
+            raise ValueError(
+                f"The table has no column {', '.join(map(repr, absent))}, which the model was fitted with. "
+                f"It has {', '.join(map(repr, table.column_names))}."
+            )
+        x = np.empty((table.num_rows, len(self.inputs)))
+        place = 0
+        for column in self.columns:
+            for values in column.encode(table.column(column.name)):
+                x[:, place] = values
+                place += 1
+        return x
+
+    def y(self, table: pyarrow.Table) -> np.ndarray:
+        """The targets of a table; NaN where they are missing."""
+        if self.target not in table.column_names:
+            raise ValueError(f"The table has no column {self.target!r}. It has {', '.join(table.column_names)}.")
+        return _as_numbers(table.column(self.target), self.target)
+
+    def unseen(self, table: pyarrow.Table) -> list[str]:
+        """A sentence for every column with categories that the model has never seen."""
+        sentences = []
+        for column in self.columns:
+            if column.kind == "category":
+                new = sorted(set(np.unique(_as_text(table.column(column.name)))) - set(column.categories))
+                if new:
+                    sentences.append(
+                        f"Column {column.name!r} has values unknown to the model, such as {new[0]!r}: treated as "
+                        "none of the known ones."
+                    )
+        return sentences
+
+
+def make_encoding(table: pyarrow.Table, target: str, drop: Sequence[str] = (), missing: Missing = "fill") -> Encoding:
+    """Decide for every column of a table how it becomes inputs."""
+    unknown = [name for name in (target, *drop) if name not in table.column_names]
+    if unknown:
+        known = ", ".join(map(repr, table.column_names))
+        raise ValueError(f"There is no column {', '.join(map(repr, unknown))} in the table. Its columns are {known}.")
+    if len(set(table.column_names)) < len(table.column_names):
+        raise ValueError(f"Column names must differ, got {table.column_names}.")
+    columns, notes = [], []
+    for name in table.column_names:
+        if name == target or name in drop:
+            continue
+        column, note = _choose(name, table.column(name), missing)
+        if column is not None:
+            columns.append(column)
+        if note:
+            notes.append(note)
+    if not columns:
+        raise ValueError("No column is left to predict from. " + " ".join(notes))
+    return Encoding(tuple(columns), target, tuple(notes))
+
+
+def rows_to_keep(table: pyarrow.Table, encoding: Encoding, missing: Missing) -> np.ndarray:
+    """Which rows can be fitted to: those with a target and, with missing="drop", with every number."""
+    keep = ~np.isnan(encoding.y(table))
+    if missing == "drop":
+        for column in encoding.columns:
+            if column.kind != "category":
+                keep &= ~np.isnan(_as_numbers(table.column(column.name), column.name))
+    return keep
+
+
+def _choose(name: str, values: pyarrow.ChunkedArray, missing: Missing) -> tuple[Column | None, str]:
+    import pyarrow
+
+    if pyarrow.types.is_null(values.type):
+        return None, f"Column {name!r} is empty and was left out."
+    if _is_text(values.type):
+        return _choose_category(name, values)
+    numbers = _as_numbers(values, name)
+    absent = np.isnan(numbers)
+    some = numbers[~absent]
+    kind = "time" if pyarrow.types.is_temporal(values.type) else "number"
+    if some.size == 0 or (np.all(some == some[0]) and not absent.any()):
+        return None, f"Column {name!r} is {'empty' if some.size == 0 else 'constant'} and was left out."
+    if not absent.any() or missing == "drop":
+        return Column(name, kind), f"Column {name!r} is a time, used in days." if kind == "time" else ""
+    if missing == "error":
+        raise ValueError(
+            f"Column {name!r} has {int(absent.sum())} missing value(s), the first in row {int(np.argmax(absent)) + 1}. "
+            "Choose what to do with missing values: fill (with the median, and an input that says where), drop (the "
+            "rows), or leave the column out."
+        )
+    fill = float(np.median(some))
+    return Column(name, kind, fill=fill), (
+        f"Column {name!r} has {int(absent.sum()):,} missing value(s): filled with the median {fill:.6g}, and an input "
+        f"'{name} is missing' was added."
+    )
+
+
+def _choose_category(name: str, values: pyarrow.ChunkedArray) -> tuple[Column | None, str]:
+    categories = np.unique(_as_text(values))
+    if len(categories) == 1:
+        return None, f"Column {name!r} is always {categories[0]!r} and was left out."
+    if len(categories) > MOST_CATEGORIES:
+        raise ValueError(
+            f"Column {name!r} is text with {len(categories):,} different values, such as {categories[0]!r}; up to "
+            f"{MOST_CATEGORIES} become inputs. Leave it out (drop), or replace it by numbers that mean something."
+        )
+    return Column(name, "category", tuple(map(str, categories))), (
+        f"Column {name!r} is text with {len(categories)} values: one input for each."
+        if len(categories) > 2
+        else f"Column {name!r} is {categories[0]!r} or {categories[1]!r}: 0 or 1."
+    )
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow
+
+    types = pyarrow.types
+    return (
+        types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_dictionary(kind)
+    )
+
+
+def _as_text(values: pyarrow.ChunkedArray) -> np.ndarray:
+    import pyarrow
+
+    filled = values.cast(pyarrow.string()).fill_null("missing")
+    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=object).astype(str)
+
+
+def _as_numbers(values: pyarrow.ChunkedArray, name: str) -> np.ndarray:
+    """Floats, NaN where missing; times in days since 1970, truth values as 0 and 1."""
+    import pyarrow
+
+    kind = values.type
+    try:
+        if pyarrow.types.is_timestamp(kind) or pyarrow.types.is_date(kind):
+            # Seconds since 1970 as whole numbers first: there is no direct way to floats.
+            seconds = values.cast(pyarrow.timestamp("ms")).cast(pyarrow.int64()).cast(pyarrow.float64())
+            return seconds.to_numpy(zero_copy_only=False) / (1000 * SECONDS_A_DAY)
+        if pyarrow.types.is_boolean(kind):
+            values = values.cast(pyarrow.int8())
+        numbers = values.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
+        raise ValueError(f"Column {name!r} ({kind}) does not hold numbers ({str(error)[:120]}).") from None
+    numbers = np.array(numbers, np.float64)
+    if np.isinf(numbers).any():
+        raise ValueError(
+            f"Column {name!r} has infinite values, the first in row {int(np.argmax(np.isinf(numbers))) + 1}."
+        )
+    return numbers

@@ -1,0 +1,263 @@
+"""GPRegressor: the scikit-learn front door. Nothing to know and nothing to tune."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dualgp._checks import check_count
+from dualgp._translate import rescaled, translated
+from dualgp.gp import GaussianProcess
+from dualgp.kernels import Kernel, Matern32
+from dualgp.learning import Step, learn
+from dualgp.posterior import Posterior
+from dualgp.solvers import Auto, Solver
+
+try:  # scikit-learn >= 1.9
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Older versions of scikit-learn have no callbacks."""
+
+    def with_callbacks(method: Callable) -> Callable:
+        """Older versions of scikit-learn have no callbacks."""
+        return method
+
+
+NOISE = 0.1  # of the variance of y, to start from
+
+
+class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
+    """Gaussian process regression on all of the data.
+
+    Inputs and targets may have any scale. Up to 4,096 rows the answer is exact; beyond, it is found by iterations that
+    stop when the equations hold to `tol`, and standard deviations come from `n_samples` posterior functions.
+
+    Parameters
+    ----------
+    kernel : a dualgp or scikit-learn kernel, or None
+        In the units of the data: `Matern32(lengthscale=3.0)` means 3 units of X. None is a Matern-3/2 kernel with a
+        lengthscale for each column.
+    noise : float or None
+        The variance of the noise, in squared units of y. It stays as given; None means that it is learned.
+    solver : "auto" or a solver such as `dualgp.SDD()`
+    learn : bool
+        Whether to learn the kernel's parameters (and the noise, and a constant mean) from the data.
+    n_samples : int
+        Posterior functions. 64 know a standard deviation to 9 %. 0 is allowed: then there are only means, and exact
+        standard deviations up to 4,096 rows.
+    tol : float
+        The relative residual that solver="auto" stops at.
+    max_seconds : float or None
+        Stop about then with what there is. An unfinished solve has wider error bars, not narrower ones.
+    checkpoint : path or None
+        A file to save progress to. The same fit goes on from it.
+    random_state : int, RandomState or None
+    verbose : int
+        1 shows progress, 2 also prints a report.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel in the units of the data.
+    noise_ : float
+        The variance of the noise, in squared units of y.
+    mean_ : float
+        The constant that predictions return to far from the data.
+    lengthscale_ : array
+        One for each input, in its units, if the kernel has them.
+    posterior_ : Posterior
+        For centred inputs and standardised targets: X - X_offset_ and (y - y_offset_) / y_scale_.
+    message_ : str
+        What was done, in words; also `print(regressor.report())`.
+    """
+
+    def __init__(
+        self,
+        kernel=None,
+        *,
+        noise=None,
+        solver="auto",
+        learn=True,
+        n_samples=64,
+        tol=1e-2,
+        max_seconds=None,
+        checkpoint=None,
+        random_state=None,
+        verbose=0,
+    ) -> None:
+        self.kernel = kernel
+        self.noise = noise
+        self.solver = solver
+        self.learn = learn
+        self.n_samples = n_samples
+        self.tol = tol
+        self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any) -> GPRegressor:
+        """Learn from (n, d) inputs and (n,) targets, and condition on all of them."""
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", y_numeric=True)
+        check_count(self.n_samples, "n_samples")
+        self.X_offset_ = X.mean(axis=0, dtype=np.float64)
+        self.y_offset_ = float(y.mean(dtype=np.float64))
+        self.y_scale_ = float(y.std(dtype=np.float64)) or 1.0
+        x, targets = self._inputs(X), (y - self.y_offset_) / self.y_scale_
+        model = self._model(X)
+        key = _key(self.random_state)
+        watcher = _Watcher(self, X, y) if hasattr(self, "_init_callback_context") else None
+        run = {"solver": self._solver(), "num_samples": self.n_samples, "max_seconds": self.max_seconds}
+        posterior, self.message_ = None, "Parameters as given."
+        if self.learn:
+            fixed = () if self.noise is None else ("noise",)
+            progress = watcher if watcher and watcher.has_company else bool(self.verbose)
+            learned = learn(
+                model, x, targets, key=key, fixed=fixed, checkpoint=self.checkpoint, progress=progress, **run
+            )
+            model, posterior, self.message_ = learned.model, learned.posterior, learned.message
+        if posterior is None:
+            checkpoint = None if self.learn else self.checkpoint  # what is learned without a posterior, is quick
+            posterior = model.condition(x, targets, key=key, checkpoint=checkpoint, progress=bool(self.verbose), **run)
+        if watcher:
+            watcher.end()
+        self._keep(posterior)
+        if self.verbose > 1:
+            print(self.report())
+        return self
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, *, noise: bool = True) -> Any:
+        """The mean at (m, d) points; with `return_std` or `return_cov` also the spread of new observations there.
+
+        `noise=False` leaves the noise out: the spread of the function that the observations scatter around.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be asked for.")
+        posterior, x = self._ready(X)
+        if return_cov:
+            covariance = posterior.covariance(x, noise=noise)
+            return self._outputs(posterior.mean(x)), covariance * self.y_scale_**2
+        if return_std:
+            mean, std = posterior.predict(x, noise=noise)
+            return self._outputs(mean), std.astype(np.float64) * self.y_scale_
+        return self._outputs(posterior.mean(x))
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draws of new observations, noise included, jointly at (m, d) points: (m, n_samples).
+
+        They are posterior functions plus noise. Where `n_samples` is more than there are functions, they are exact
+        draws if the fit was exact (up to 4,096 rows), and an error otherwise.
+        """
+        posterior, x = self._ready(X)
+        rng = check_random_state(random_state)
+        if n_samples <= posterior.num_samples:
+            which = rng.choice(posterior.num_samples, n_samples, replace=False)
+            values = posterior.samples(x)[which].T.astype(np.float64)
+            values += np.sqrt(float(posterior.model.noise)) * rng.standard_normal(values.shape)
+        elif posterior.solution.factor is not None:
+            mean, covariance = posterior.mean(x), posterior.covariance(x, noise=True)
+            values = mean[:, None] + np.linalg.cholesky(covariance) @ rng.standard_normal((len(mean), n_samples))
+        else:
+            raise ValueError(
+                f"There are {posterior.num_samples} posterior functions, {n_samples} draws were asked for. "
+                f"Fit with n_samples={n_samples} to have as many."
+            )
+        return self._outputs(values)
+
+    def sample_functions(self) -> Callable[[Any], np.ndarray]:
+        """The posterior functions, without noise: a callable from (m, d) points to (n_samples, m) values."""
+        check_is_fitted(self)
+        return lambda X: self._outputs(self.posterior_.samples(self._ready(X)[1]))
+
+    def update(self, X: Any, y: Any) -> GPRegressor:
+        """Condition on more data as well, from where the last solve ended. Learned parameters and scales stay."""
+        check_is_fitted(self)
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", y_numeric=True, reset=False)
+        targets = (y - self.y_offset_) / self.y_scale_
+        posterior = self.posterior_.update(
+            self._inputs(X),
+            targets,
+            key=jax.random.fold_in(_key(self.random_state), len(self.posterior_.x)),
+            solver=self._solver(),
+            max_seconds=self.max_seconds,
+            progress=bool(self.verbose),
+        )
+        self._keep(posterior)
+        return self
+
+    def report(self) -> str:
+        """What was done and how good it is, in plain words and in the units of the data."""
+        check_is_fitted(self)
+        lines = self.posterior_.report().split("\n")
+        lines[1] = f"Kernel {self.kernel_!r}, noise variance {self.noise_:.4g}, mean {self.mean_:.4g}."
+        return "\n".join([lines[0], lines[1], self.message_, *lines[2:]])
+
+    def _model(self, X: np.ndarray) -> GaussianProcess:
+        """What to start from, on centred inputs and standardised targets."""
+        scale = X.std(axis=0, dtype=np.float64)
+        units = self.y_scale_**2
+        kernel: Kernel = Matern32(np.where(scale > 0, scale, 1.0), units)
+        noise = NOISE * units
+        if self.kernel is not None:
+            kernel, white = translated(self.kernel)
+            noise = noise if white is None else white
+        if self.noise is not None:
+            noise = self.noise
+        return GaussianProcess(rescaled(kernel, 1.0 / units), noise / units)
+
+    def _solver(self) -> Solver | str:
+        return Auto(tol=self.tol) if isinstance(self.solver, str) and self.solver == "auto" else self.solver
+
+    def _keep(self, posterior: Posterior) -> None:
+        """The fitted attributes."""
+        model, units = posterior.model, self.y_scale_**2
+        self.posterior_ = posterior
+        self.kernel_: Kernel = rescaled(model.kernel, units)
+        self.noise_ = float(model.noise) * units
+        self.mean_ = float(self._outputs(float(model.mean)))
+        lengthscale = getattr(model.kernel, "lengthscale", None)
+        if lengthscale is not None:
+            self.lengthscale_ = np.broadcast_to(np.asarray(lengthscale, np.float64), (posterior.d,)).copy()
+
+    def _inputs(self, X: np.ndarray) -> np.ndarray:
+        return (X - self.X_offset_).astype(X.dtype)
+
+    def _outputs(self, values: Any) -> Any:
+        return np.asarray(values, np.float64) * self.y_scale_ + self.y_offset_
+
+    def _ready(self, X: Any) -> tuple[Posterior, np.ndarray]:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        return self.posterior_, self._inputs(X)
+
+
+class _Watcher:
+    """scikit-learn's callbacks: every step of learning is a task, and so is the last solve."""
+
+    def __init__(self, estimator: GPRegressor, X: np.ndarray, y: np.ndarray) -> None:
+        self.estimator, self.X, self.y = estimator, X, y
+        self.root = estimator._init_callback_context(max_subtasks=None)
+        self.has_company = bool(getattr(estimator, "_skl_callbacks", None))
+        self.root.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+
+    def __call__(self, step: Step) -> bool:
+        task = self.root.subcontext(task_name=f"learning from {step.stage}")
+        task.call_on_fit_task_begin(estimator=self.estimator, X=self.X, y=self.y)
+        return task.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)
+
+    def end(self) -> None:
+        """The fit is done."""
+        self.root.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)
+
+
+def _key(random_state: Any) -> jax.Array:
+    return jax.random.key(int(check_random_state(random_state).randint(2**31)))

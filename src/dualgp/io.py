@@ -1,0 +1,164 @@
+"""`save` and `load`: a posterior, a model or an estimator in one file, arrays and a JSON header, never pickle.
+
+The header says, as a tree, which class each part is and where its arrays are:
+
+    {"format": "dualgp", "version": 1, "content": {"class": "Posterior", "fields": {"x": {"array": "a0"}, ...}}}
+
+Loading builds only classes of this package, and those passed as `classes`: a file cannot name anything to be executed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from dualgp import __version__, kernels, solvers
+from dualgp._arrays import in_wide
+from dualgp._container import NotReadable, read, write
+from dualgp.data.tables import Column, Encoding
+from dualgp.estimator import GPRegressor
+from dualgp.gp import GaussianProcess
+from dualgp.kernels import base, features
+from dualgp.posterior import Posterior, PriorPaths
+from dualgp.solvers import Result, Solution, descent, preconditioners
+from dualgp.solvers.base import Trace
+from dualgp.tablemodel import TableModel
+
+FORMAT, VERSION = "dualgp", 1
+
+
+def save(value: Any, path: str | os.PathLike) -> None:
+    """Write a `Posterior`, `GaussianProcess`, kernel or `GPRegressor` to one file.
+
+    A posterior brings its data along (predictions need them), and the factor of an exact one. What another step of an
+    unfinished solve would need besides the weights (momentum, say) is left out: use `checkpoint=` for that.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    content = _encode(value, arrays)
+    if not isinstance(content, dict) or "class" not in content:
+        raise TypeError(f"save writes posteriors, models, kernels and GPRegressors, got {type(value).__name__}.")
+    write(path, {"format": FORMAT, "version": VERSION, "dualgp": __version__, "content": content}, arrays)
+
+
+@in_wide
+def load(path: str | os.PathLike, *, classes: Sequence[type] = ()) -> Any:
+    """What `save` wrote. `classes`: those of your own, such as kernels, that the file may contain."""
+    header, arrays = read(path)
+    version = header.get("version")
+    if header.get("format") != FORMAT or not isinstance(version, int):
+        raise NotReadable(f"{path} is not a file written by dualgp.save.")
+    if version > VERSION:
+        raise NotReadable(
+            f"{path} was written by a newer dualgp ({header.get('dualgp')}, file version {version}); this is "
+            f"{__version__}, which reads versions up to {VERSION}. Upgrade dualgp to read it."
+        )
+    known = {**_package_classes(), **{cls.__name__: cls for cls in classes}}
+    try:
+        return _decode(header["content"], arrays, known)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise NotReadable(f"{path} does not hold together ({error}). It was changed or damaged.") from None
+
+
+def _package_classes() -> dict[str, type]:
+    """Every class of the package that a file may contain."""
+    found = [Posterior, PriorPaths, GaussianProcess, Solution, Trace, Result, GPRegressor, TableModel, Encoding, Column]
+    for module in (kernels, base, features, solvers, descent, preconditioners):
+        found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
+    return {cls.__name__: cls for cls in found}
+
+
+def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return {"names": [str(item) for item in value]}  # scikit-learn's feature_names_in_
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        name = f"a{len(arrays)}"
+        arrays[name] = np.asarray(value)
+        if arrays[name].dtype.kind not in "fiubU":
+            raise TypeError(f"An array of {arrays[name].dtype} cannot be saved; numbers and text can.")
+        return {"array": name}
+    if isinstance(value, Result):
+        return {"class": "Result", "value": value.value}
+    if isinstance(value, Solution):
+        value = dataclasses.replace(value, state=None, factor=_packed(value.factor))
+    fields = _fields(value)
+    if fields is not None:
+        encoded = {name: _encode(field, arrays) for name, field in fields.items()}
+        return {"class": type(value).__name__, "fields": encoded}
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__: [_encode(item, arrays) for item in value]}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: _encode(item, arrays) for key, item in value.items()}}
+    raise TypeError(f"A {type(value).__name__} cannot be saved: {value!r}.")
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """What a value is made of, if it is a thing of ours."""
+    if isinstance(value, BaseEstimator):
+        kept = {name: field for name, field in vars(value).items() if not name.startswith("_")}
+        seed = kept["random_state"]
+        return kept | {"random_state": seed if isinstance(seed, int) else None}
+    if isinstance(value, Trace):
+        return value._asdict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):  # equinox modules are dataclasses too
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+    return None
+
+
+def _decode(content: Any, arrays: dict[str, np.ndarray], known: dict[str, type]) -> Any:
+    if not isinstance(content, dict):
+        return content
+    if "array" in content:
+        return arrays[content["array"]]
+    if "names" in content:
+        return np.array(content["names"], dtype=object)
+    for kind in (list, tuple):
+        if kind.__name__ in content:
+            return kind(_decode(item, arrays, known) for item in content[kind.__name__])
+    if "dict" in content:
+        return {key: _decode(item, arrays, known) for key, item in content["dict"].items()}
+    if content["class"] not in known:
+        raise NotReadable(
+            f"The file contains a {content['class']}, which is not part of dualgp. "
+            f"If it is a class of yours, pass it: load(path, classes=[{content['class']}])."
+        )
+    cls = known[content["class"]]
+    if cls is Result:
+        return Result(content["value"])
+    fields = {name: _decode(field, arrays, known) for name, field in content["fields"].items()}
+    if issubclass(cls, BaseEstimator):
+        return _as_estimator(cls, fields)
+    if cls is Solution:
+        fields["factor"] = _unpacked(fields["factor"])
+    if cls is Posterior:  # on the device once, not at every prediction
+        fields.update({name: jnp.asarray(fields[name]) for name in ("x", "targets", "weights")})
+    return cls(**fields)
+
+
+def _as_estimator(cls: type[BaseEstimator], fields: dict[str, Any]) -> BaseEstimator:
+    estimator = cls(**{name: fields.pop(name) for name in cls().get_params(deep=False) if name in fields})
+    vars(estimator).update(fields)
+    return estimator
+
+
+def _packed(factor: np.ndarray | None) -> np.ndarray | None:
+    """The lower triangle, row by row: half the size."""
+    return None if factor is None else factor[np.tri(len(factor), dtype=bool)]
+
+
+def _unpacked(packed: np.ndarray | None) -> np.ndarray | None:
+    if packed is None:
+        return None
+    n = int(np.sqrt(2 * len(packed)))
+    factor = np.zeros((n, n))
+    factor[np.tri(n, dtype=bool)] = packed
+    return factor

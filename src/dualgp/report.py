@@ -1,0 +1,169 @@
+"""One self-contained HTML page about a fitted model: plots, figures, and what they mean."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualgp import __version__, plots
+from dualgp.tablemodel import TableModel, fitted_targets, scores
+
+MOST_SLICES = 6
+
+STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.55 system-ui, sans-serif; color: #1c2533; max-width: 46rem; margin: 0 auto; padding: 1.2rem; }
+h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+img { max-width: 100%; height: auto; display: block; margin: .6rem auto; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
+th, td { text-align: right; padding: .3rem .7rem; border-bottom: 1px solid #d8dee8; }
+th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
+.numbers { display: flex; flex-wrap: wrap; gap: .8rem; } .numbers div { flex: 1 1 8rem; background: #f1f4f9;
+border-radius: .5rem; padding: .7rem .9rem; } .numbers b { display: block; font-size: 1.4rem; }
+p.note { color: #51607a; font-size: .93rem; } footer { margin-top: 3rem; color: #51607a; font-size: .85rem; }
+"""
+
+
+def write_report(model: TableModel, path: str | os.PathLike, held_out: Any = None) -> None:
+    """Write the page. `held_out`: a table with targets; otherwise each fitted row is predicted from all others."""
+    Path(path).write_text(make_report(model, held_out), encoding="utf-8")
+
+
+def make_report(model: TableModel, held_out: Any = None) -> str:
+    """The page as text."""
+    import matplotlib
+
+    with matplotlib.rc_context({"font.size": 12, "svg.fonttype": "none"}):
+        parts = [_summary(model), *_accuracy(model, held_out), *_inputs(model), *_solution(model)]
+    title = (
+        f"{html.escape(model.encoding.target)}: a Gaussian process on {model.regressor.posterior_.x.shape[0]:,} rows"
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n"
+        + "\n".join(parts)
+        + f"\n<footer>Written by dualgp {__version__}.</footer></body></html>\n"
+    )
+
+
+def _summary(model: TableModel) -> str:
+    regressor = model.regressor
+    lines = [html.escape(line) for line in (*regressor.report().split("\n")[:1], regressor.message_)]
+    notes = "".join(f"<li>{html.escape(note)}</li>" for note in model.encoding.notes)
+    return f"<p>{'<br>'.join(lines)}</p>" + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def _accuracy(model: TableModel, held_out: Any) -> list[str]:
+    regressor, posterior = model.regressor, model.regressor.posterior_
+    if held_out is not None:
+        y = model.encoding.y(held_out)
+        known = ~np.isnan(y)
+        mean, std = (values[known] for values in regressor.predict(model.encoding.x(held_out), return_std=True))
+        y, what = y[known], f"{int(known.sum()):,} held-out rows"
+    elif posterior.solution.factor is None and posterior.num_samples <= 2:
+        return [_note("Without posterior functions there are no error bars to check. Pass held-out data.")]
+    else:
+        mean, std = posterior.leave_one_out()
+        mean, std = mean * regressor.y_scale_ + regressor.y_offset_, std * regressor.y_scale_
+        y, what = fitted_targets(regressor), "each fitted row predicted from all the others"
+    found = scores(y, mean, std)
+    cards = {
+        f"{found['rmse']:.4g}": f"RMSE: the typical error, in units of {model.encoding.target}",
+        f"{100 * (1 - found['rmse'] ** 2 / max(float(np.var(y)), 1e-300)):.1f} %": "of the variance explained",
+        f"{100 * found['coverage90']:.1f} %": "of observations inside the 90 % band",
+        f"{found['nll']:.4g}": "NLL: the surprise for each row; lower is better",
+        f"{found['crps']:.4g}": "CRPS: error and error bars in one number; lower is better",
+    }
+    boxes = "".join(f"<div><b>{value}</b>{html.escape(text)}</div>" for value, text in cards.items())
+    return [
+        f"<h2>How good are the predictions?</h2><p>Measured on {what}.</p>",
+        f'<div class="numbers">{boxes}</div>',
+        _figure(lambda axes: plots.predicted_against_observed(y, mean, std, axes=axes)),
+        _figure(lambda axes: plots.calibration(y, mean, std, axes=axes), (5, 5)),
+        _note(
+            "On the diagonal, bands contain as many observations as they promise. Above it they are too wide, below it "
+            "too narrow. The grey area is what chance allows."
+        ),
+        _baselines(model, held_out) if held_out is not None else "",
+    ]
+
+
+def _baselines(model: TableModel, held_out: Any) -> str:
+    rows = "".join(
+        f"<tr><td>{html.escape(name)}</td><td>{line['rmse']:.4g}</td><td>{line['nll']:.4g}</td>"
+        f"<td>{100 * line['coverage90']:.1f} %</td><td>{line['crps']:.4g}</td></tr>"
+        for name, line in model.evaluate(held_out).items()
+    )
+    head = "<tr><th></th><th>RMSE</th><th>NLL</th><th>90 % band</th><th>CRPS</th></tr>"
+    return f'<div class="wide"><table>{head}{rows}</table></div>'
+
+
+def _inputs(model: TableModel) -> list[str]:
+    names = model.encoding.inputs
+    values = plots.relevances(model.regressor)
+    strongest = np.argsort(values)[::-1][:MOST_SLICES]
+    height = 1.2 + 0.32 * min(len(names), 20)
+
+    def slices(figure: Any) -> None:
+        rows = -(-len(strongest) // 2)
+        for place, dimension in enumerate(strongest):
+            axes = figure.add_subplot(rows, min(2, len(strongest)), place + 1)
+            plots.slice_through(model.regressor, int(dimension), name=names[dimension], axes=axes)
+            axes.set_ylabel(model.encoding.target)
+
+    return [
+        "<h2>What matters?</h2>",
+        _figure(lambda axes: plots.relevance(model.regressor, names=names, axes=axes), (7, height)),
+        _note(
+            "An input matters if its values spread over many of its lengthscales. This is about wiggliness: an input "
+            "with a purely linear effect has a long lengthscale and a short bar."
+        ),
+        "<h2>Along each input</h2>",
+        _figure(None, (8, 3.1 * -(-len(strongest) // 2)), slices),
+        _note(
+            "The strongest inputs, one at a time; all others stay at their medians. Dark: the mean. Blue: 90 % of "
+            "where the function may be, noise not included. Red: functions drawn from the posterior, each a possible "
+            "truth."
+        ),
+    ]
+
+
+def _solution(model: TableModel) -> list[str]:
+    posterior = model.regressor.posterior_
+    lines = "<br>".join(html.escape(line) for line in model.regressor.report().split("\n")[1:])
+    parts = ["<h2>How well were the equations solved?</h2>", f"<p>{lines}</p>"]
+    if len(posterior.solution.trace.passes):
+        parts.append(_figure(lambda axes: plots.convergence(model.regressor, axes=axes)))
+        parts.append(_figure(lambda axes: plots.convergence(model.regressor, against="seconds", axes=axes)))
+        parts.append(
+            _note(
+                "The residual says how far the equations are from holding, relative to the data. Stopped early, "
+                "predictions are less sharp and their error bars wider, not narrower. The scale on the right is what "
+                "is proven; the error is usually much smaller."
+            )
+        )
+    return parts
+
+
+def _figure(draw: Any, size: tuple[float, float] = (7, 4.4), draw_figure: Any = None) -> str:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    if draw_figure is not None:
+        draw_figure(figure)
+    else:
+        draw(figure.add_subplot())
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=160)
+    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{html.escape(text)}</p>'

@@ -1,0 +1,104 @@
+"""A regressor together with the table it was fitted to: what the command line writes and reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from dualgp import metrics
+from dualgp.data.tables import Encoding, Missing, as_table, make_encoding, rows_to_keep
+from dualgp.estimator import GPRegressor
+
+NINETY = NormalDist().inv_cdf(0.95)  # standard deviations from the mean to either end of the central 90 %
+RIDGE = np.logspace(-4, 4, 17)  # penalties to choose from
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A fitted `GPRegressor` that takes tables: files, data frames or dicts of columns.
+
+    model = dg.load("model.dgp")
+    model.predict("new.csv")["mean"]
+    """
+
+    encoding: Encoding
+    regressor: GPRegressor
+
+    def predict(self, table: Any) -> dict[str, np.ndarray]:
+        """`mean` and `std` of new observations, and the 5 % and 95 % points of their distribution, `q05` and `q95`."""
+        mean, std = self.regressor.predict(self.encoding.x(as_table(table)), return_std=True)
+        return {"mean": mean, "std": std, "q05": mean - NINETY * std, "q95": mean + NINETY * std}
+
+    def sample(self, table: Any, n_samples: int, random_state: int = 0) -> dict[str, np.ndarray]:
+        """Posterior functions at the rows of a table, without noise: `f1`, `f2`, ..."""
+        functions = self.regressor.sample_functions()
+        count = self.regressor.posterior_.num_samples
+        if n_samples > count:
+            raise ValueError(f"This model has {count} posterior functions, {n_samples} were asked for. Fit with more.")
+        which = np.random.default_rng(random_state).choice(count, n_samples, replace=False)
+        values = functions(self.encoding.x(as_table(table)))[which]
+        return {f"f{i + 1}": row for i, row in enumerate(values)}
+
+    def evaluate(self, table: Any) -> dict[str, dict[str, float]]:
+        """RMSE, NLL, coverage of the 90 % band and CRPS on a table with targets, beside two simple predictors."""
+        table = as_table(table)
+        y = self.encoding.y(table)
+        known = ~np.isnan(y)
+        if not known.any():
+            raise ValueError(f"No row has a value of {self.encoding.target!r} to compare with.")
+        x, y = self.encoding.x(table)[known], y[known]
+        posterior = self.regressor.posterior_
+        x_fitted = np.asarray(posterior.x, np.float64) + self.regressor.X_offset_
+        y_fitted = fitted_targets(self.regressor)
+        return {
+            "dualgp": scores(y, *self.regressor.predict(x, return_std=True)),
+            "ridge regression": scores(y, *_ridge(x_fitted, y_fitted, x)),
+            "mean of the data": scores(y, np.full(len(y), y_fitted.mean()), np.full(len(y), y_fitted.std())),
+        }
+
+
+def fit_table(
+    table: Any, target: str, *, drop: Sequence[str] = (), missing: Missing = "fill", **settings: Any
+) -> TableModel:
+    """Fit a `GPRegressor` with these settings to a table: every column but the target is an input unless dropped."""
+    table = as_table(table)
+    encoding = make_encoding(table, target, drop, missing)
+    keep = rows_to_keep(table, encoding, missing)
+    left_out = len(keep) - int(keep.sum())
+    if left_out == len(keep):
+        raise ValueError(f"No row is complete: every one lacks {target!r} or, with missing='drop', an input.")
+    if left_out:
+        note = f"{left_out:,} of {len(keep):,} rows were left out because a value is missing."
+        encoding = Encoding(encoding.columns, encoding.target, (*encoding.notes, note))
+    regressor = GPRegressor(**settings).fit(encoding.x(table)[keep], encoding.y(table)[keep])
+    return TableModel(encoding, regressor)
+
+
+def fitted_targets(regressor: GPRegressor) -> np.ndarray:
+    """The y that it was fitted to."""
+    posterior = regressor.posterior_
+    return regressor._outputs(np.asarray(posterior.targets[:, 0], np.float64) + float(posterior.model.mean))
+
+
+def scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
+    """What `evaluate` says of a prediction."""
+    return {
+        "rmse": metrics.rmse(y, mean),
+        "nll": metrics.nll(y, mean, std),
+        "coverage90": metrics.coverage(y, mean, std, 0.9),
+        "crps": metrics.crps(y, mean, std),
+    }
+
+
+def _ridge(x: np.ndarray, y: np.ndarray, x_new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    model = make_pipeline(StandardScaler(), RidgeCV(RIDGE)).fit(x, y)
+    spread = max(float(np.std(y - model.predict(x))), 1e-12)
+    return model.predict(x_new), np.full(len(x_new), spread)

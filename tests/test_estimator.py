@@ -1,0 +1,210 @@
+"""GPRegressor in scikit-learn's world."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pandas
+import polars
+import pytest
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as theirs
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import dualgp as dg
+
+
+def made_up(n=200, d=2, seed=0, units=(1.0, 1.0)):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2, 2, (n, d))
+    y = np.sin(2 * x[:, 0]) + 0.5 * x[:, -1] + 0.1 * rng.normal(size=n)
+    return 5.0 + units[0] * x, 3.0 + units[1] * y
+
+
+class InSinglePrecision(dg.GPRegressor):
+    """What the checks pass in, as float32."""
+
+    def fit(self, X, y):
+        return super().fit(_single(X), y)
+
+
+def _single(X):
+    return X.astype(np.float32) if isinstance(X, np.ndarray) and X.dtype == np.float64 else X
+
+
+@parametrize_with_checks([dg.GPRegressor(), InSinglePrecision()])
+def test_the_estimator_passes_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_predictions_are_those_of_scikit_learns_gpr_with_the_same_kernel():
+    x, y = made_up()
+    kernel = theirs.ConstantKernel(2.0) * theirs.Matern([0.7, 1.5], nu=1.5)
+    reference = GaussianProcessRegressor(kernel, alpha=0.01, optimizer=None).fit(x, y - y.mean())
+    ours = dg.GPRegressor(kernel, noise=0.01, learn=False, random_state=0).fit(x, y)
+    x_new = made_up(seed=1)[0]
+    mean, covariance = ours.predict(x_new, return_cov=True, noise=False)
+    expected, expected_covariance = reference.predict(x_new, return_cov=True)
+    np.testing.assert_allclose(mean, expected + y.mean(), atol=1e-8)
+    np.testing.assert_allclose(covariance, expected_covariance, atol=1e-8)
+    np.testing.assert_allclose(ours.predict(x_new, return_std=True)[1] ** 2, np.diag(covariance) + 0.01, atol=1e-8)
+
+
+def test_a_white_kernel_is_the_noise_to_start_from():
+    x, y = made_up()
+    fitted = dg.GPRegressor(theirs.RBF(1.0) + theirs.WhiteKernel(0.3), learn=False, random_state=0).fit(x, y)
+    assert np.isclose(fitted.noise_, 0.3)
+    assert isinstance(fitted.kernel_, dg.RBF) and np.isclose(float(fitted.kernel_.variance), 1.0)
+
+
+@pytest.mark.parametrize("kernel", [theirs.DotProduct(), theirs.Matern(nu=0.7), theirs.RBF(1.0, "fixed")])
+def test_kernels_without_a_counterpart_are_refused_with_advice(kernel):
+    with pytest.raises(ValueError, match=r"no counterpart|not translated"):
+        dg.GPRegressor(kernel).fit(*made_up())
+
+
+def test_units_of_the_data_do_not_matter():
+    plain = dg.GPRegressor(random_state=0).fit(*made_up())
+    x, y = made_up(units=(1e4, 1e-6))
+    other = dg.GPRegressor(random_state=0).fit(x, y)
+    mean, std = plain.predict(made_up()[0], return_std=True)
+    mean_other, std_other = other.predict(x, return_std=True)
+    np.testing.assert_allclose((mean_other - 3.0) / 1e-6, mean - 3.0, atol=1e-3)
+    np.testing.assert_allclose(std_other / 1e-6, std, rtol=1e-2)
+    np.testing.assert_allclose(other.lengthscale_ / 1e4, plain.lengthscale_, rtol=0.05)
+    np.testing.assert_allclose(other.noise_ / 1e-12, plain.noise_, rtol=0.05)
+
+
+def test_what_is_learned_is_the_noise_and_the_function():
+    x, y = made_up(n=600)
+    fitted = dg.GPRegressor(random_state=0).fit(x, y)
+    x_new, _ = made_up(seed=1)
+    truth = 3.0 + np.sin(2 * (x_new[:, 0] - 5.0)) + 0.5 * (x_new[:, 1] - 5.0)
+    assert np.isclose(fitted.noise_, 0.01, rtol=0.25)
+    assert dg.metrics.rmse(truth, fitted.predict(x_new)) < 0.05
+    assert fitted.score(x, y) > 0.95
+
+
+def test_a_given_noise_stays():
+    fitted = dg.GPRegressor(noise=0.04, random_state=0).fit(*made_up())
+    assert np.isclose(fitted.noise_, 0.04)
+
+
+def test_draws_of_observations_have_the_predicted_moments():
+    x, y = made_up()
+    fitted = dg.GPRegressor(random_state=0).fit(x, y)
+    draws = fitted.sample_y(x[:5], n_samples=20_000)  # more than there are functions: exact draws
+    mean, covariance = fitted.predict(x[:5], return_cov=True)
+    np.testing.assert_allclose(draws.mean(axis=1), mean, atol=5 * np.sqrt(covariance.max() / 20_000))
+    np.testing.assert_allclose(np.cov(draws), covariance, atol=0.05 * covariance.max())
+    assert fitted.sample_y(x[:5]).shape == (5, 1)
+    assert np.array_equal(fitted.sample_y(x[:5], 3), fitted.sample_y(x[:5], 3))
+
+
+def test_functions_are_functions():
+    x, y = made_up()
+    fitted = dg.GPRegressor(n_samples=8, random_state=0).fit(x, y)
+    f = fitted.sample_functions()
+    assert f(x).shape == (8, len(x))
+    np.testing.assert_allclose(f(x)[:, 3:5], f(x[3:5]), atol=1e-5)
+
+
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame])
+def test_data_frames_are_accepted_and_their_names_remembered(frame):
+    x, y = made_up()
+    table = frame({"width": x[:, 0], "height": x[:, 1]})
+    fitted = dg.GPRegressor(random_state=0, learn=False).fit(table, y)
+    assert list(fitted.feature_names_in_) == ["width", "height"]
+    np.testing.assert_array_equal(
+        fitted.predict(table), dg.GPRegressor(random_state=0, learn=False).fit(x, y).predict(x)
+    )
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(frame({"height": x[:, 1], "width": x[:, 0]}))
+
+
+def test_it_works_in_pipelines_searches_and_across_processes():
+    x, y = made_up(n=60)
+    pipeline = make_pipeline(StandardScaler(), dg.GPRegressor(random_state=0, n_samples=4, learn=False))
+    search = GridSearchCV(pipeline, {"gpregressor__noise": [0.01, 10.0]}, cv=2, n_jobs=2).fit(x, y)
+    assert search.best_params_ == {"gpregressor__noise": 0.01}
+    assert cross_val_predict(clone(pipeline), x, y, cv=2).shape == y.shape
+
+
+@pytest.mark.parametrize("copy", [lambda v, _: pickle.loads(pickle.dumps(v)), lambda v, path: _by_joblib(v, path)])
+def test_copies_predict_the_same_to_the_last_bit(copy, tmp_path):
+    x, y = made_up()
+    fitted = dg.GPRegressor(random_state=0).fit(x, y)
+    other = copy(fitted, tmp_path / "model")
+    for a, b in zip(fitted.predict(x, return_std=True), other.predict(x, return_std=True), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(fitted.sample_functions()(x), other.sample_functions()(x))
+
+
+def _by_joblib(value, path):
+    joblib.dump(value, path)
+    return joblib.load(path)
+
+
+def test_more_data_are_the_same_as_all_data_at_once():
+    x, y = made_up()
+    fitted = dg.GPRegressor(random_state=0).fit(x[:150], y[:150])
+    model = fitted.posterior_.model
+    fitted.update(x[150:], y[150:])
+    centred, scaled = x - fitted.X_offset_, (y - fitted.y_offset_) / fitted.y_scale_
+    at_once = model.condition(centred, scaled, num_samples=0)
+    np.testing.assert_allclose(fitted.posterior_.mean(centred), at_once.mean(centred), atol=1e-8)
+
+
+def test_progress_is_shown(capsys):
+    x, y = made_up(n=5000)
+    dg.GPRegressor(random_state=0, learn=False, n_samples=2, verbose=2).fit(x, y)
+    shown = capsys.readouterr()
+    assert "residual" in shown.err and "%" in shown.err
+    assert "all 5,000 points" in shown.out
+
+
+def test_a_time_limit_is_kept_and_error_bars_stay():
+    x, y = made_up(n=6000)
+    fitted = dg.GPRegressor(random_state=0, max_seconds=1.0, n_samples=4).fit(x, y)
+    mean, std = fitted.predict(x[:100], return_std=True)
+    assert np.all(np.isfinite(mean)) and np.all(std > 0)
+
+
+def test_scikit_learns_callbacks_see_every_step_and_may_stop_it():
+    pytest.importorskip("sklearn.callback")
+
+    class Watch:
+        def __init__(self, stop):
+            self.tasks, self.stop, self.torn_down = [], stop, False
+
+        def setup(self, estimator, context):
+            pass
+
+        def teardown(self, estimator, context):
+            self.torn_down = True
+
+        def on_fit_task_begin(self, estimator, context):
+            self.tasks.append(context.task_name)
+
+        def on_fit_task_end(self, estimator, context):
+            return self.stop
+
+    patient, hasty = Watch(False), Watch(True)
+    for watch in (patient, hasty):
+        dg.GPRegressor(random_state=0).set_callbacks(watch).fit(*made_up())
+        assert watch.torn_down
+        assert watch.tasks[0] == "fit"
+    assert 1 < len(hasty.tasks) < len(patient.tasks)
+
+
+def test_without_functions_there_are_exact_error_bars_for_few_rows_only():
+    x, y = made_up()
+    fitted = dg.GPRegressor(n_samples=0, random_state=0).fit(x, y)
+    assert np.all(fitted.predict(x, return_std=True)[1] > 0)
+    large = dg.GPRegressor(n_samples=0, random_state=0, learn=False).fit(*made_up(n=4200))
+    with pytest.raises(ValueError, match="num_samples=64"):
+        large.predict(x, return_std=True)
