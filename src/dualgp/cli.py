@@ -288,7 +288,10 @@ def _write(columns: dict, path: Path) -> None:
     if path.suffix in (".parquet", ".pq"):
         parquet.write_table(table, path)
     else:
-        csv.write_csv(table, path, csv.WriteOptions(delimiter="\t" if path.suffix == ".tsv" else ","))
+        delimiter = "\t" if path.suffix == ".tsv" else ","
+        with open(path, "wb") as file:
+            file.write((delimiter.join(columns) + "\n").encode())  # pyarrow would put quotes around the names
+            csv.write_csv(table, file, csv.WriteOptions(delimiter=delimiter, include_header=False))
 
 
 def _show(found: dict[str, dict[str, float]]) -> None:

@@ -197,9 +197,9 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def report(self) -> str:
         """What was done and how good it is, in plain words and in the units of the data."""
         check_is_fitted(self)
-        lines = self.posterior_.report().split("\n")
-        lines[1] = f"Kernel {self.kernel_!r}, noise variance {self.noise_:.4g}, mean {self.mean_:.4g}."
-        return "\n".join([lines[0], lines[1], self.message_, *lines[2:]])
+        model = f"Kernel {self.kernel_!r}, noise variance {self.noise_:.4g}, mean {self.mean_:.4g}."
+        solution = self.posterior_.report_solution(unit=self.y_scale_)
+        return "\n".join([self.posterior_.report_size(), model, self.message_, *solution])
 
     def _model(self, X: np.ndarray) -> GaussianProcess:
         """What to start from, on centred inputs and standardised targets."""

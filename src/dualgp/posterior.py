@@ -270,26 +270,35 @@ class Posterior:
 
     def report(self) -> str:
         """What was done, how good it is and what to do next, in plain words."""
-        solution, n = self.solution, self.x.shape[0]
+        model = f"Kernel {self.model.kernel!r}, noise variance {float(self.model.noise):.4g}."
+        return "\n".join([self.report_size(), model, *self.report_solution()])
+
+    def report_size(self) -> str:
+        """The sentence of the report about how much there is of everything."""
         spread = f"{self.num_samples} function samples" if self.num_samples else "no function samples"
-        if solution.factor is not None:
+        if self.solution.factor is not None:
             spread += ", exact standard deviations"
         elif self.num_samples:
             spread += f"; standard deviations known to about {100 / math.sqrt(2 * self.num_samples):.0f} %"
+        n, dtype = self.x.shape[0], self.x.dtype
+        return f"Gaussian process on all {n:,} points in {self.d} dimension(s), {dtype} arithmetic; {spread}."
+
+    def report_solution(self, unit: float = 1.0) -> list[str]:
+        """The sentences of the report about the solution; `unit` is what 1 means in the data's own units."""
+        solution = self.solution
         worst = float(solution.residual_upper.max())
         lines = [
-            f"Gaussian process on all {n:,} points in {self.d} dimension(s), {self.x.dtype} arithmetic; {spread}.",
-            f"Kernel {self.model.kernel!r}, noise variance {float(self.model.noise):.4g}.",
             solution.message,
             f"The equations hold to {worst:.2g} of the data's size (95 % upper limit, worst column); "
             f"{solution.passes:.3g} passes over the kernel matrix in {solution.seconds:.3g} s.",
         ]
         bound, size = self.error_bound(), float(np.std(np.asarray(self.targets[:, 0], np.float64)))
         if bound < size:
-            lines.append(f"The mean is certainly within {bound:.2g} of the exact one, everywhere (often much closer).")
+            close = f"{unit * bound:.2g}"
+            lines.append(f"The mean is certainly within {close} of the exact one, everywhere (often much closer).")
         else:
             lines.append("No useful certificate for the mean at this residual; a smaller tol gives one.")
-        return "\n".join(lines)
+        return lines
 
     @in_wide
     def _exact_covariance(self, x: Any) -> Float[np.ndarray, "m m"]:

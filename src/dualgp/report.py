@@ -55,7 +55,7 @@ def make_report(model: TableModel, held_out: Any = None) -> str:
 
 def _summary(model: TableModel) -> str:
     regressor = model.regressor
-    lines = [html.escape(line) for line in (*regressor.report().split("\n")[:1], regressor.message_)]
+    lines = [html.escape(line) for line in (regressor.posterior_.report_size(), regressor.message_)]
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in model.encoding.notes)
     return f"<p>{'<br>'.join(lines)}</p>" + (f"<ul>{notes}</ul>" if notes else "")
 
@@ -137,7 +137,8 @@ def _inputs(model: TableModel) -> list[str]:
 
 def _solution(model: TableModel) -> list[str]:
     posterior = model.regressor.posterior_
-    lines = "<br>".join(html.escape(line) for line in model.regressor.report().split("\n")[1:])
+    sentences = posterior.report_solution(unit=model.regressor.y_scale_)
+    lines = "<br>".join(html.escape(line) for line in sentences)
     parts = ["<h2>How well were the equations solved?</h2>", f"<p>{lines}</p>"]
     if len(posterior.solution.trace.passes):
         parts.append(_figure(lambda axes: plots.convergence(model.regressor, axes=axes)))

@@ -176,7 +176,7 @@ class Encoding:
         sentences = []
         for column in self.columns:
             if column.kind == "category":
-                new = sorted(set(np.unique(_as_text(table.column(column.name)))) - set(column.categories))
+                new = sorted(set(_as_text(table.column(column.name)).tolist()) - set(column.categories))
                 if new:
                     sentences.append(
                         f"Column {column.name!r} has values unknown to the model, such as {new[0]!r}: treated as "
@@ -246,7 +246,7 @@ def _choose(name: str, values: pyarrow.ChunkedArray, missing: Missing) -> tuple[
 
 
 def _choose_category(name: str, values: pyarrow.ChunkedArray) -> tuple[Column | None, str]:
-    categories = np.unique(_as_text(values))
+    categories = [str(value) for value in np.unique(_as_text(values))]
     if len(categories) == 1:
         return None, f"Column {name!r} is always {categories[0]!r} and was left out."
     if len(categories) > MOST_CATEGORIES:
@@ -254,7 +254,7 @@ def _choose_category(name: str, values: pyarrow.ChunkedArray) -> tuple[Column | 
             f"Column {name!r} is text with {len(categories):,} different values, such as {categories[0]!r}; up to "
             f"{MOST_CATEGORIES} become inputs. Leave it out (drop), or replace it by numbers that mean something."
         )
-    return Column(name, "category", tuple(map(str, categories))), (
+    return Column(name, "category", tuple(categories)), (
         f"Column {name!r} is text with {len(categories)} values: one input for each."
         if len(categories) > 2
         else f"Column {name!r} is {categories[0]!r} or {categories[1]!r}: 0 or 1."

@@ -71,7 +71,9 @@ class Stationary(Kernel):
     def __repr__(self) -> str:
         if is_traced(self.lengthscale, self.variance):
             return f"{type(self).__name__}(traced)"
-        lengthscale = np.array2string(np.asarray(self.lengthscale), precision=4, separator=", ", threshold=12)
+        numbers = [f"{value:.4g}" for value in np.ravel(self.lengthscale)]
+        shown = numbers if len(numbers) <= 12 else [*numbers[:3], "...", *numbers[-3:]]
+        lengthscale = f"[{', '.join(shown)}]" if self.lengthscale.ndim else numbers[0]
         return f"{type(self).__name__}(lengthscale={lengthscale}, variance={float(self.variance):.4g})"
 
 
