@@ -1,4 +1,4 @@
-"""A table of 100,000 rows and 8 columns, from nothing: `dualgp fit` with nothing set, against scikit-learn on 5,000 rows.
+"""A table of 100,000 rows and 8 columns: `dualgp fit` with nothing set, against scikit-learn on 5,000 of its rows.
 
     python benchmarks/table.py [--rows 100000] [--folder /tmp/table] [--without-peer]
 

@@ -295,10 +295,12 @@ def _write(columns: dict, path: Path) -> None:
 
 
 def _show(found: dict[str, dict[str, float]]) -> None:
+    from dualgp.tablemodel import readable
+
     click.echo(f"{'':18}{'RMSE':>12}{'NLL':>10}{'90 % band':>12}{'CRPS':>12}")
     for name, line in found.items():
-        numbers = f"{line['rmse']:>12.4g}{line['nll']:>10.4g}{100 * line['coverage90']:>10.1f} %{line['crps']:>12.4g}"
-        click.echo(f"{name:18}{numbers}")
+        rmse, nll, crps = (readable(line[key]) for key in ("rmse", "nll", "crps"))
+        click.echo(f"{name:18}{rmse:>12}{nll:>10}{100 * line['coverage90']:>10.1f} %{crps:>12}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
 from dualgp.posterior import Posterior
-from dualgp.solvers import Auto, Solver
+from dualgp.solvers import Auto, Result, Solver
 
 try:  # scikit-learn >= 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -74,7 +74,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     lengthscale_ : array
         One for each input, in its units, if the kernel has them.
     posterior_ : Posterior
-        For centred inputs and standardised targets: X - X_offset_ and (y - y_offset_) / y_scale_.
+        For centred inputs and standardised targets: `X - X_offset_` and `(y - y_offset_) / y_scale_`.
     message_ : str
         What was done, in words; also `print(regressor.report())`.
     """
@@ -128,6 +128,9 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         if posterior is None:
             checkpoint = None if self.learn else self.checkpoint  # what is learned without a posterior, is quick
             posterior = model.condition(x, targets, key=key, checkpoint=checkpoint, progress=bool(self.verbose), **run)
+        if posterior.solution.result is Result.DIVERGED and posterior.x.dtype == np.float32:
+            posterior = model.condition(x, targets, key=key, dtype=np.float64, progress=bool(self.verbose), **run)
+            self.message_ += " Solved in float64, because float32 was not enough."
         if watcher:
             watcher.end()
         self._keep(posterior)

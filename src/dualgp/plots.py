@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BLUE, RED, DARK, GREY = "#4477aa", "#ee6677", "#223355", "0.55"
 MOST_POINTS = 2000  # in a scatter plot: more only make it darker
+FEW_VALUES = 10
 NINETY = NormalDist().inv_cdf(0.95)
 
 
@@ -28,7 +29,7 @@ def convergence(posterior: Any, *, against: str = "passes", axes: Axes | None = 
     """The residual against passes over the kernel matrix, or against "seconds"; with the certificate on the right.
 
     The line is the estimate that steps give for free (of the mean and the worst sample), the dot the check on fresh
-    rows at the end with its 95 % limit. On the right: the bound on |mean - exact mean| that a residual proves.
+    rows at the end with its 95 % limit. On the right: the bound on `|mean - exact mean|` that a residual proves.
     """
     if against not in ("passes", "seconds"):
         raise ValueError(f"against must be 'passes' or 'seconds', got {against!r}.")
@@ -105,22 +106,29 @@ def slice_through(
 ) -> Axes:
     """Mean, 90 % band of the function and a few posterior functions along one input.
 
-    The others stay `at` a point: by default the medians of the data.
+    The others stay `at` a point: by default the medians of the data. An input with few different values, such as yes or
+    no, is shown at those.
     """
     view = _view(posterior)
     if not 0 <= dimension < view.x.shape[1]:
         raise ValueError(f"dimension must be between 0 and {view.x.shape[1] - 1}, got {dimension!r}.")
     centre = np.median(view.x, axis=0) if at is None else np.asarray(at, np.float64)
+    values = np.unique(view.x[:, dimension])
+    is_discrete = len(values) <= FEW_VALUES
     low, high = np.quantile(view.x[:, dimension], [0.01, 0.99])
-    line = np.tile(centre, (200, 1))
-    line[:, dimension] = np.linspace(low, high, 200)
+    along = values if is_discrete else np.linspace(low, high, 200)
+    line = np.tile(centre, (len(along), 1))
+    line[:, dimension] = along
     mean, std = view.predict(line)
     axes = _axes(axes)
-    along = line[:, dimension]
-    axes.fill_between(along, mean - NINETY * std, mean + NINETY * std, color=BLUE, alpha=0.22, lw=0)
-    if view.posterior.num_samples:
-        axes.plot(along, view.functions(line)[:num_functions].T, color=RED, lw=0.8, alpha=0.7)
-    axes.plot(along, mean, color=DARK, lw=1.8)
+    if is_discrete:  # between yes and no there is nothing
+        axes.errorbar(along, mean, NINETY * std, fmt="o", color=DARK, ecolor=BLUE, elinewidth=6, alpha=0.9)
+        axes.set_xticks(along)
+    else:
+        axes.fill_between(along, mean - NINETY * std, mean + NINETY * std, color=BLUE, alpha=0.22, lw=0)
+        if view.posterior.num_samples:
+            axes.plot(along, view.functions(line)[:num_functions].T, color=RED, lw=0.8, alpha=0.7)
+        axes.plot(along, mean, color=DARK, lw=1.8)
     axes.set(xlabel=name or view.names[dimension], ylabel="f")
     return axes
 

@@ -6,13 +6,14 @@ import base64
 import html
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dualgp import __version__, plots
-from dualgp.tablemodel import TableModel, fitted_targets, scores
+from dualgp.tablemodel import TableModel, fitted_targets, readable, scores
 
 MOST_SLICES = 6
 
@@ -23,7 +24,8 @@ h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 
 img { max-width: 100%; height: auto; display: block; margin: .6rem auto; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
 th, td { text-align: right; padding: .3rem .7rem; border-bottom: 1px solid #d8dee8; }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
+th, td { white-space: nowrap; } th:first-child, td:first-child { text-align: left; }
+.slices { display: flex; flex-wrap: wrap; } .slices img { flex: 1 1 17rem; min-width: 0; max-width: 22rem; }
 .numbers { display: flex; flex-wrap: wrap; gap: .8rem; } .numbers div { flex: 1 1 8rem; background: #f1f4f9;
 border-radius: .5rem; padding: .7rem .9rem; } .numbers b { display: block; font-size: 1.4rem; }
 p.note { color: #51607a; font-size: .93rem; } footer { margin-top: 3rem; color: #51607a; font-size: .85rem; }
@@ -39,7 +41,7 @@ def make_report(model: TableModel, held_out: Any = None) -> str:
     """The page as text."""
     import matplotlib
 
-    with matplotlib.rc_context({"font.size": 12, "svg.fonttype": "none"}):
+    with matplotlib.rc_context({"font.size": 11}):
         parts = [_summary(model), *_accuracy(model, held_out), *_inputs(model), *_solution(model)]
     title = (
         f"{html.escape(model.encoding.target)}: a Gaussian process on {model.regressor.posterior_.x.shape[0]:,} rows"
@@ -75,18 +77,18 @@ def _accuracy(model: TableModel, held_out: Any) -> list[str]:
         y, what = fitted_targets(regressor), "each fitted row predicted from all the others"
     found = scores(y, mean, std)
     cards = {
-        f"{found['rmse']:.4g}": f"RMSE: the typical error, in units of {model.encoding.target}",
+        readable(found["rmse"]): f"RMSE: the typical error, in units of {model.encoding.target}",
         f"{100 * (1 - found['rmse'] ** 2 / max(float(np.var(y)), 1e-300)):.1f} %": "of the variance explained",
         f"{100 * found['coverage90']:.1f} %": "of observations inside the 90 % band",
-        f"{found['nll']:.4g}": "NLL: the surprise for each row; lower is better",
-        f"{found['crps']:.4g}": "CRPS: error and error bars in one number; lower is better",
+        readable(found["nll"]): "NLL: the surprise for each row; lower is better",
+        readable(found["crps"]): "CRPS: error and error bars in one number; lower is better",
     }
     boxes = "".join(f"<div><b>{value}</b>{html.escape(text)}</div>" for value, text in cards.items())
     return [
         f"<h2>How good are the predictions?</h2><p>Measured on {what}.</p>",
         f'<div class="numbers">{boxes}</div>',
         _figure(lambda axes: plots.predicted_against_observed(y, mean, std, axes=axes)),
-        _figure(lambda axes: plots.calibration(y, mean, std, axes=axes), (5, 5)),
+        _figure(lambda axes: plots.calibration(y, mean, std, axes=axes), (4.4, 4.4)),
         _note(
             "On the diagonal, bands contain as many observations as they promise. Above it they are too wide, below it "
             "too narrow. The grey area is what chance allows."
@@ -97,8 +99,8 @@ def _accuracy(model: TableModel, held_out: Any) -> list[str]:
 
 def _baselines(model: TableModel, held_out: Any) -> str:
     rows = "".join(
-        f"<tr><td>{html.escape(name)}</td><td>{line['rmse']:.4g}</td><td>{line['nll']:.4g}</td>"
-        f"<td>{100 * line['coverage90']:.1f} %</td><td>{line['crps']:.4g}</td></tr>"
+        f"<tr><td>{html.escape(name)}</td><td>{readable(line['rmse'])}</td><td>{readable(line['nll'])}</td>"
+        f"<td>{100 * line['coverage90']:.1f} %</td><td>{readable(line['crps'])}</td></tr>"
         for name, line in model.evaluate(held_out).items()
     )
     head = "<tr><th></th><th>RMSE</th><th>NLL</th><th>90 % band</th><th>CRPS</th></tr>"
@@ -109,24 +111,24 @@ def _inputs(model: TableModel) -> list[str]:
     names = model.encoding.inputs
     values = plots.relevances(model.regressor)
     strongest = np.argsort(values)[::-1][:MOST_SLICES]
-    height = 1.2 + 0.32 * min(len(names), 20)
+    height = 1.2 + 0.3 * min(len(names), 20)
 
-    def slices(figure: Any) -> None:
-        rows = -(-len(strongest) // 2)
-        for place, dimension in enumerate(strongest):
-            axes = figure.add_subplot(rows, min(2, len(strongest)), place + 1)
-            plots.slice_through(model.regressor, int(dimension), name=names[dimension], axes=axes)
+    def slice_of(dimension: int) -> str:
+        def draw(axes: Any) -> None:
+            plots.slice_through(model.regressor, dimension, name=names[dimension], axes=axes)
             axes.set_ylabel(model.encoding.target)
+
+        return _figure(draw, (4.2, 3))
 
     return [
         "<h2>What matters?</h2>",
-        _figure(lambda axes: plots.relevance(model.regressor, names=names, axes=axes), (7, height)),
+        _figure(lambda axes: plots.relevance(model.regressor, names=names, axes=axes), (5.6, height)),
         _note(
             "An input matters if its values spread over many of its lengthscales. This is about wiggliness: an input "
             "with a purely linear effect has a long lengthscale and a short bar."
         ),
         "<h2>Along each input</h2>",
-        _figure(None, (8, 3.1 * -(-len(strongest) // 2)), slices),
+        f'<div class="slices">{"".join(slice_of(int(dimension)) for dimension in strongest)}</div>',
         _note(
             "The strongest inputs, one at a time; all others stay at their medians. Dark: the mean. Blue: 90 % of "
             "where the function may be, noise not included. Red: functions drawn from the posterior, each a possible "
@@ -140,7 +142,7 @@ def _solution(model: TableModel) -> list[str]:
     sentences = posterior.report_solution(unit=model.regressor.y_scale_)
     lines = "<br>".join(html.escape(line) for line in sentences)
     parts = ["<h2>How well were the equations solved?</h2>", f"<p>{lines}</p>"]
-    if len(posterior.solution.trace.passes):
+    if len(posterior.solution.trace.passes) > 1:
         parts.append(_figure(lambda axes: plots.convergence(model.regressor, axes=axes)))
         parts.append(_figure(lambda axes: plots.convergence(model.regressor, against="seconds", axes=axes)))
         parts.append(
@@ -153,17 +155,16 @@ def _solution(model: TableModel) -> list[str]:
     return parts
 
 
-def _figure(draw: Any, size: tuple[float, float] = (7, 4.4), draw_figure: Any = None) -> str:
+def _figure(draw: Callable[[Any], Any], size: tuple[float, float] = (5.6, 3.8)) -> str:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
-    if draw_figure is not None:
-        draw_figure(figure)
-    else:
-        draw(figure.add_subplot())
+    axes = figure.add_subplot()
+    draw(axes)
+    alt = html.escape(axes.get_title() or f"{axes.get_ylabel()} against {axes.get_xlabel()}")
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=160)
-    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'
+    figure.savefig(file, format="png", dpi=200)
+    return f'<img alt="{alt}" src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'
 
 
 def _note(text: str) -> str:

@@ -94,6 +94,14 @@ def scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, float]
     }
 
 
+def readable(value: float, digits: int = 4) -> str:
+    """A number with so many digits, written out unless it is very large or very small."""
+    if value == 0 or not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.{digits}g}"
+    places = max(0, digits - 1 - int(np.floor(np.log10(abs(value)))))
+    return f"{value:,.{places}f}"
+
+
 def _ridge(x: np.ndarray, y: np.ndarray, x_new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline

@@ -1,0 +1,161 @@
+"""Tables as people have them."""
+
+import gzip
+import subprocess
+import sys
+
+import numpy as np
+import pandas
+import polars
+import pytest
+
+from dualgp.data.tables import as_table, make_encoding, read_table, rows_to_keep
+
+
+def written(folder, text, name="data.csv"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_numbers_text_times_and_truth_values_become_inputs():
+    table = as_table(
+        {
+            "size": [1, 2, 3, 4],
+            "city": ["Bern", "Basel", "Bern", "Genf"],
+            "garden": ["yes", "no", "no", "yes"],
+            "sold": np.array(["2020-01-01", "2020-01-03", "2021-01-01", "2022-01-01"], "datetime64[s]"),
+            "new": [True, False, True, True],
+            "price": [1.0, 2.0, 3.0, 4.0],
+        }
+    )
+    encoding = make_encoding(table, "price")
+    x = dict(zip(encoding.inputs, encoding.x(table).T, strict=True))
+    assert list(x) == ["size", "city = Basel", "city = Bern", "city = Genf", "garden = yes", "sold", "new"]
+    np.testing.assert_array_equal(x["city = Bern"], [1, 0, 1, 0])
+    np.testing.assert_array_equal(x["garden = yes"], [1, 0, 0, 1])
+    np.testing.assert_array_equal(np.diff(x["sold"]), [2, 364, 365])
+    np.testing.assert_array_equal(x["new"], [1, 0, 1, 1])
+    np.testing.assert_array_equal(encoding.y(table), [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "x,y\n1,2\n3,4\n"),
+        ("a.tsv", "x\ty\n1\t2\n3\t4\n"),
+        ("a.txt", "x;y\n1;2\n3;4\n"),
+        ("bom.csv", "\ufeffx,y\n1,2\n3,4\n"),
+        ("windows.csv", "x,y\r\n1,2\r\n3,4\r\n"),
+        ("quoted.csv", '"x","y"\n"1","2"\n"3","4"\n'),
+    ],
+)
+def test_text_in_many_shapes_is_the_same_table(name, text, tmp_path):
+    table = read_table(written(tmp_path, text, name))
+    assert table.column_names == ["x", "y"]
+    np.testing.assert_array_equal(make_encoding(table, "y").x(table), [[1], [3]])
+
+
+def test_compressed_text_and_parquet_are_read(tmp_path):
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"x,y\n1,2\n3,4\n"))
+    frame = pandas.DataFrame({"x": [1, 3], "y": [2, 4]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    for source in (tmp_path / "a.csv.gz", tmp_path / "a.parquet", frame, polars.from_pandas(frame)):
+        table = as_table(source)
+        np.testing.assert_array_equal(make_encoding(table, "y").x(table), [[1], [3]])
+
+
+def test_whole_numbers_may_be_followed_by_others_far_down(tmp_path):
+    rows = ["1,2"] * 200_000 + ["1.5,2.5"] + ["?,3"]
+    table = read_table(written(tmp_path, "x,y\n" + "\n".join(rows) + "\n"))
+    encoding = make_encoding(table, "y")
+    assert encoding.x(table)[200_000, 0] == 1.5
+    assert encoding.x(table)[200_001].tolist() == [1.0, 1.0]  # the median, and that it was missing
+
+
+def test_text_far_down_a_column_of_numbers_makes_it_text(tmp_path):
+    table = read_table(written(tmp_path, "x,y\n" + "1,2\n" * 200_000 + "many,3\n"))
+    assert make_encoding(table, "y").columns[0].categories == ("1", "many")
+
+
+def test_missing_values_are_filled_dropped_or_refused_and_always_explained(tmp_path):
+    table = read_table(written(tmp_path, "x,c,y\n1,a,1\n,b,2\n3,,3\n5,a,\n"))
+    filled = make_encoding(table, "y", missing="fill")
+    assert filled.inputs == ("x", "x is missing", "c = a", "c = b", "c = missing")
+    np.testing.assert_array_equal(filled.x(table)[:, :2], [[1, 0], [3, 1], [3, 0], [5, 0]])
+    assert "1 missing value(s): filled with the median 3" in filled.notes[0]
+    assert rows_to_keep(table, filled, "fill").tolist() == [True, True, True, False]
+    assert rows_to_keep(table, make_encoding(table, "y", missing="drop"), "drop").tolist() == [True, False, True, False]
+    with pytest.raises(ValueError, match=r"'x' has 1 missing value\(s\), the first in row 2.*fill.*drop"):
+        make_encoding(table, "y", missing="error")
+
+
+def test_new_tables_may_have_other_orders_but_not_other_columns():
+    encoding = make_encoding(as_table({"a": [1.0, 2.0], "c": ["u", "v"], "y": [0.0, 1.0]}), "y")
+    np.testing.assert_array_equal(encoding.x(as_table({"c": ["v"], "a": [5.0]})), [[5.0, 1.0]])
+    with pytest.raises(ValueError, match="no column 'c', which the model was fitted with"):
+        encoding.x(as_table({"a": [1.0]}))
+    with pytest.raises(ValueError, match=r"'a' has 1 missing value\(s\), the first in row 2, but had none"):
+        encoding.x(as_table({"a": [1.0, None], "c": ["u", "v"]}))
+    unseen = as_table({"a": [1.0], "c": ["w"]})
+    assert encoding.x(unseen).tolist() == [[1.0, 0.0]]
+    assert "'c' has values unknown to the model, such as 'w'" in encoding.unseen(unseen)[0]
+
+
+def test_columns_that_say_nothing_are_left_out():
+    table = as_table(
+        {"a": [1.0, 2.0], "same": [3.0, 3.0], "always": ["u", "u"], "empty": [None, None], "y": [0.0, 1.0]}
+    )
+    encoding = make_encoding(table, "y")
+    assert encoding.inputs == ("a",)
+    assert len(encoding.notes) == 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"y": [1.0, 2.0]}, "No column is left"),
+        ({"x": [1.0, 2.0]}, "no column 'y'"),
+        (
+            {"id": [f"row {i}" for i in range(100)], "y": list(range(100))},
+            "text with 100 different values.*Leave it out",
+        ),
+        ({"x": [1.0, np.inf], "y": [1.0, 2.0]}, "infinite values, the first in row 2"),
+    ],
+)
+def test_tables_that_cannot_be_used_are_explained(columns, message):
+    with pytest.raises(ValueError, match=message):
+        table = as_table(columns)
+        make_encoding(table, "y").x(table)
+
+
+def test_text_as_target_is_explained():
+    table = as_table({"x": [1.0, 2.0], "y": ["high", "low"]})
+    with pytest.raises(ValueError, match=r"'y'.*does not hold numbers"):
+        make_encoding(table, "y").y(table)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "is empty"), ("1,2\n3,4\n", "Add a line of column names"), ("x,y\n1,2\n3\n", "cannot be")],
+)
+def test_files_that_are_no_tables_are_explained(text, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        read_table(written(tmp_path, text))
+
+
+def test_a_large_file_takes_a_few_times_its_size_in_memory(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "large.csv"
+    block = "\n".join(",".join(f"{v:.6f}" for v in row) for row in rng.normal(size=(10_000, 9)))
+    path.write_text(",".join("abcdefgh") + ",y\n" + (block + "\n") * 100)
+    code = (
+        "import sys, resource; from dualgp.data.tables import *;"
+        "size = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024;"
+        "import pyarrow.csv, pyarrow.parquet; before = size(); table = read_table(sys.argv[1]);"
+        "encoding = make_encoding(table, 'y'); x = encoding.x(table); print(size() - before, x.shape[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
+    taken, rows = map(int, done.stdout.split())
+    assert rows == 1_000_000
+    assert taken < 4 * path.stat().st_size

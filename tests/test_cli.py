@@ -1,0 +1,161 @@
+"""The command line, as someone types it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas
+import pytest
+from click.testing import CliRunner
+
+import dualgp as dg
+from dualgp.cli import main
+from dualgp.data.tables import read_table
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output + repr(result.exception)
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table of houses, its last rows apart, and a model."""
+    path, rng, n = tmp_path_factory.mktemp("cli"), np.random.default_rng(0), 260
+    table = pandas.DataFrame(
+        {"area": rng.gamma(4, 30, n), "rooms": rng.integers(1, 8, n), "city": rng.choice(["Basel", "Bern", "Zug"], n)}
+    )
+    table["price"] = 3e3 * table.area + 2e4 * table.rooms + 2e5 * (table.city == "Zug") + 2e4 * rng.normal(size=n)
+    table[:200].to_csv(path / "houses.csv", index=False)
+    table[200:].to_csv(path / "held_out.csv", index=False)
+    table[200:].drop(columns="price").to_parquet(path / "new.parquet")
+    run("fit", path / "houses.csv", "--target", "price", "-o", path / "houses.dgp", "--quiet")
+    return path
+
+
+def test_help_answers_at_once_and_without_jax():
+    code = "import sys; from dualgp.cli import main; assert not {'jax', 'numpy', 'pyarrow'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "dualgp.cli", "--help"], capture_output=True, text=True, check=True
+        )
+        seconds.append(time.perf_counter() - began)
+    assert "dualgp fit data.csv --target price" in done.stdout
+    assert min(seconds) < 0.5
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "sample", "info", "report"])
+def test_every_command_has_help_with_an_example(command):
+    assert f"dualgp {command} houses.dgp" in run(command, "--help") or "dualgp fit houses.csv" in run(command, "--help")
+
+
+def test_predictions_have_a_mean_a_spread_and_a_band(folder):
+    run("predict", folder / "houses.dgp", folder / "new.parquet", "-o", folder / "out.csv")
+    found = pandas.read_csv(folder / "out.csv")
+    truth = pandas.read_csv(folder / "held_out.csv").price
+    assert list(found) == ["mean", "std", "q05", "q95"]
+    np.testing.assert_allclose((found.q95 - found.q05) / (2 * found["std"]), 1.6449, rtol=1e-3)
+    assert np.mean((truth > found.q05) & (truth < found.q95)) > 0.75
+    assert dg.metrics.r2(truth, found["mean"]) > 0.95
+
+
+def test_the_command_line_and_python_agree_to_the_last_bit(folder):
+    for name in ("cli.csv", "cli.tsv", "cli.parquet"):
+        run("predict", folder / "houses.dgp", folder / "new.parquet", "-o", folder / name)
+    model = dg.load(folder / "houses.dgp")
+    expected = model.predict(folder / "new.parquet")
+    for read, name in ((pandas.read_parquet, "cli.parquet"), (pandas.read_csv, "cli.csv")):
+        for column, values in read(folder / name).items():
+            np.testing.assert_array_equal(values, expected[column])
+    table = read_table(folder / "houses.csv")
+    x, y = model.encoding.x(table), model.encoding.y(table)
+    again = dg.GPRegressor(random_state=0).fit(x, y)
+    dg.save(again, folder / "python.dgp")
+    x_new = model.encoding.x(read_table(folder / "new.parquet"))
+    for fitted in (again, dg.load(folder / "python.dgp")):
+        mean, std = fitted.predict(x_new, return_std=True)
+        np.testing.assert_array_equal(mean, expected["mean"])
+        np.testing.assert_array_equal(std, expected["std"])
+
+
+def test_evaluation_puts_simple_predictors_beside(folder):
+    found = json.loads(run("evaluate", folder / "houses.dgp", folder / "held_out.csv", "--json"))
+    assert list(found) == ["dualgp", "ridge regression", "mean of the data"]
+    assert found["dualgp"]["rmse"] < found["mean of the data"]["rmse"] / 3
+    assert 0.75 < found["dualgp"]["coverage90"] <= 1
+    text = run("evaluate", folder / "houses.dgp", folder / "held_out.csv")
+    assert "ridge regression" in text and "90 % band" in text
+
+
+def test_functions_are_written_one_in_a_column(folder):
+    run("sample", folder / "houses.dgp", folder / "new.parquet", "-n", 3, "-o", folder / "functions.tsv")
+    found = pandas.read_csv(folder / "functions.tsv", sep="\t")
+    assert list(found) == ["f1", "f2", "f3"] and len(found) == 60
+    text = run("sample", folder / "houses.dgp", folder / "new.parquet", "-n", 99, "-o", folder / "x.csv", code=2)
+    assert "has 64 posterior functions" in text
+
+
+def test_info_says_what_is_in_a_model(folder):
+    text = run("info", folder / "houses.dgp")
+    assert "Predicts 'price' from 5 inputs" in text
+    assert "city = Zug" in text and "lengthscale" in text and "all 200 points" in text
+
+
+def test_the_report_is_one_page_that_needs_nothing_else(folder):
+    run("report", folder / "houses.dgp", "-o", folder / "report.html")
+    run("report", folder / "houses.dgp", "--data", folder / "held_out.csv", "-o", folder / "held_out.html")
+    for name, sentence in (("report", "predicted from all the others"), ("held_out", "60 held-out rows")):
+        page = (folder / f"{name}.html").read_text()
+        assert sentence in page and page.count("data:image/png;base64") >= 4
+        assert "http" not in page and "<script" not in page
+        assert 'name="viewport"' in page
+
+
+def test_rows_held_out_are_evaluated(folder):
+    text = run("fit", folder / "houses.csv", "--target", "price", "-o", folder / "b.dgp", "--hold-out", 0.2, "--quiet")
+    assert "all 160 points" in text and "On 40 rows held out" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "{}/houses.csv", "--target", "cost", "-o", "{}/x.dgp"], "no column 'cost'"),
+        (["fit", "{}/houses.csv", "--target", "price", "-o", "{}/nowhere/x.dgp"], "no folder"),
+        (["fit", "{}/nothing.csv", "--target", "price", "-o", "{}/x.dgp"], "does not exist"),
+        (["fit", "{}/houses.dgp", "--target", "price", "-o", "{}/x.dgp"], "Error"),
+        (["predict", "{}/houses.csv", "{}/houses.csv", "-o", "{}/x.csv"], "is not a dualgp file"),
+        (["evaluate", "{}/houses.dgp", "{}/new.parquet"], "no column 'price'"),
+        (["fit", "{}/houses.csv", "--target", "price", "-o", "{}/x.dgp", "--max-seconds", "-1"], "max-seconds"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_exit_code_2(arguments, message, folder):
+    text = run(*(argument.format(folder) for argument in arguments), code=2)
+    assert message in text and "Traceback" not in text
+
+
+def test_a_killed_fit_goes_on_where_it_was(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(6000, 2))
+    y = np.sin(9 * x[:, 0]) + np.cos(7 * x[:, 1]) + 0.1 * rng.normal(size=6000)
+    pandas.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y}).to_csv(tmp_path / "data.csv", index=False)
+    fit = ["fit", tmp_path / "data.csv", "--target", "y", "-o", tmp_path / "m.dgp", "--samples", 4, "--quiet"]
+    process = subprocess.Popen([sys.executable, "-m", "dualgp.cli", *map(str, fit)], stdout=subprocess.DEVNULL)
+    partial = tmp_path / "m.dgp.partial"
+    deadline = time.time() + 120
+    while not partial.exists() and time.time() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert partial.exists() and not (tmp_path / "m.dgp").exists()
+    assert "unfinished fit" in run(*fit, code=2)
+    assert "Learned" in run(*fit, "--resume") or "Had been learned" in run(*fit, "--resume")
+    assert [path.name for path in tmp_path.glob("m.dgp*")] == ["m.dgp"]
+    prediction = dg.load(tmp_path / "m.dgp").predict({"a": [0.5], "b": [0.5]})
+    assert abs(prediction["mean"][0] - np.sin(4.5) - np.cos(3.5)) < 0.1
