@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One XLA thread pool per test worker: two workers on two cores are faster than one with both.
 WORKERS ?= 2
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check docs bench clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -18,6 +18,13 @@ demo: .venv/ready
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations=5
 
+docs: .venv/docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
+
+.venv/docs: .venv/ready
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	touch .venv/docs
+
 # Two hours on 2 cores; results that are there already are not measured again, except for the short ones. The peers come with PyTorch: .venv/peers is the only step that downloads it.
 bench: .venv/peers
 	$(BIN)/python benchmarks/rows.py
@@ -30,6 +37,7 @@ bench: .venv/peers
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/small.py
 	$(BIN)/python benchmarks/learning.py
+	$(BIN)/python benchmarks/table.py
 	$(BIN)/python benchmarks/chart.py
 
 .venv/peers: .venv/ready

@@ -53,7 +53,7 @@ def gpytorch(data, model) -> Predict:
     x, y, points = (torch.tensor(np.asarray(array, np.float32)) for array in (data.x, data.y, data.x_test))
 
     def predict() -> np.ndarray:
-        likelihood = gpytorch.likelihoods.GaussianLikelihood()
+        likelihood = gpytorch.likelihoods.GaussianLikelihood(noise_constraint=gpytorch.constraints.GreaterThan(1e-8))
         likelihood.noise = float(model.noise)
         exact = Exact(x, y, likelihood)
         exact.eval()

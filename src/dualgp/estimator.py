@@ -206,9 +206,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
     def _model(self, X: np.ndarray) -> GaussianProcess:
         """What to start from, on centred inputs and standardised targets."""
-        scale = X.std(axis=0, dtype=np.float64)
-        units = self.y_scale_**2
-        kernel: Kernel = Matern32(np.where(scale > 0, scale, 1.0), units)
+        scale, units = X.std(axis=0, dtype=np.float64), self.y_scale_**2
+        kernel: Kernel = Matern32(np.where(scale > 0, scale, 1.0) * np.sqrt(X.shape[1]), units)
         noise = NOISE * units
         if self.kernel is not None:
             kernel, white = translated(self.kernel)
