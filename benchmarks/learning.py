@@ -17,23 +17,15 @@ import numpy as np
 from record import run_cells
 
 import dualgp as dg
-from dualgp.data import published_model, uci
-from dualgp.data.uci import Dataset, data_folder
+from dualgp.data import large, published_model, uci
+from dualgp.data.uci import Dataset
 
 KEY = jax.random.key(0)
 
 
 def dataset(name: str) -> Dataset:
     """A UCI split, or the precipitation data with a random tenth held out."""
-    if name != "precip":
-        return uci(name)
-    with np.load(data_folder() / "precip.npz") as arrays:
-        x, y = arrays["X"], arrays["y"]
-    order = np.random.default_rng(0).permutation(len(y))
-    test, train = np.split(order, [len(y) // 10])
-    x = (x - x[train].mean(axis=0)) / x[train].std(axis=0)
-    y = (y - y[train].mean()) / y[train].std()
-    return Dataset(*(array.astype(np.float32) for array in (x[train], y[train], x[test], y[test])))
+    return large(name) if name == "precip" else uci(name)
 
 
 def start(d: int) -> dg.GaussianProcess:

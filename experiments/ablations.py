@@ -3,7 +3,7 @@
     python experiments/ablations.py                run every curve that has no result yet (resumable)
     python experiments/ablations.py --draw         draw the figures from the results
 
-A curve is the squared K-norm and K^2-norm distance of the mean's weights to the exact ones, and test RMSE, against steps
+A curve is the squared K-norm and K^2-norm distance of the mean to the exact weights, and test RMSE, against steps
 and seconds.
 """
 
@@ -35,7 +35,7 @@ from dualgp.solvers.descent import (
     Trap,
 )
 
-STEPS, FULL_STEPS, LOOKS = 20_000, 400, 24  # the paper has 100,000 steps
+STEPS, FULL_STEPS, LOOKS = 10_000, 300, 20  # the paper has 100,000 steps
 geometric, nesterov = Geometric(paper.AVERAGING), Nesterov(paper.MOMENTUM)
 
 

@@ -16,13 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import paper
+import svgp
 from results import averages, in_processes, load
 
 import dualgp as dg
 from dualgp._arrays import wide
 from dualgp.data import published_model, uci
 
-METHODS = ("default", "SDD", "SGD", "CG", "exact")
+METHODS = ("default", "SDD", "SGD", "CG", "SVGP", "exact")
 STEPS = {"SDD": 20_000, "SGD": 20_000}
 
 
@@ -52,6 +53,9 @@ def condition(model: dg.GaussianProcess, data, method: str, name: str, steps: in
 def measure(name: str, split: str, method: str, steps: str) -> dict:
     data, model = uci(name, int(split)), published_model(name, int(split))
     began = time.perf_counter()
+    if method == "SVGP":
+        mean, std = svgp.predict(model, data, paper.SVGP_POINTS)
+        return {**_scores(data, mean, std), "seconds": round(time.perf_counter() - began, 1)}
     posterior = condition(model, data, method, name, int(steps))
     mean, std = posterior.predict(data.x_test, noise=True)
     seconds = time.perf_counter() - began
@@ -61,12 +65,18 @@ def measure(name: str, split: str, method: str, steps: str) -> dict:
     targets = np.asarray(posterior.targets)
     residual = np.linalg.norm(targets - product, axis=0) / np.linalg.norm(targets, axis=0)
     return {
-        "rmse": round(dg.metrics.rmse(data.y_test, mean), 5),
-        "nll": round(dg.metrics.nll(data.y_test, mean, std), 4),
+        **_scores(data, mean, std),
         "seconds": round(seconds, 1),
         "passes": round(posterior.solution.passes, 1),
         "residual": float(f"{residual[0]:.3g}"),
         "worst residual": float(f"{residual.max():.3g}"),
+    }
+
+
+def _scores(data, mean: np.ndarray, std: np.ndarray) -> dict:
+    return {
+        "rmse": round(dg.metrics.rmse(data.y_test, mean), 5),
+        "nll": round(dg.metrics.nll(data.y_test, mean, std), 4),
     }
 
 

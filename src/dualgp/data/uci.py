@@ -33,16 +33,16 @@ def uci(name: str, split: int = 0) -> Dataset:
         raise ValueError(f"There is no data set {name!r} here. Choose one of {', '.join(NAMES)}.")
     if split not in range(10):
         raise ValueError(f"split must be 0 to 9, got {split!r}.")
-    with np.load(_find(f"{name}.npz")) as arrays:
+    with np.load(find(f"{name}.npz")) as arrays:
         x, y, test = arrays["X"], arrays["y"], arrays["fold"] == split
-    x, x_test = _scaled(x[~test], x[test])
-    y, y_test = _scaled(y[~test], y[test])
+    x, x_test = scaled(x[~test], x[test])
+    y, y_test = scaled(y[~test], y[test])
     return Dataset(x, y, x_test, y_test)
 
 
 def published_model(name: str, split: int = 0) -> GaussianProcess:
     """Matern-3/2 with the hyperparameters published for a split (0 to 4)."""
-    table = json.loads(_find("uci_hparams.json").read_text())
+    table = json.loads(find("uci_hparams.json").read_text())
     entry = table.get(name, {}).get(str(split))
     if entry is None:
         raise ValueError(f"No hyperparameters were published for split {split!r} of {name!r}.")
@@ -50,7 +50,8 @@ def published_model(name: str, split: int = 0) -> GaussianProcess:
     return GaussianProcess(kernel, noise=entry["noise_scale"] ** 2)
 
 
-def _find(filename: str) -> Path:
+def find(filename: str) -> Path:
+    """The data file, or an error that says where to put it."""
     path = data_folder() / filename
     if not path.exists():
         raise FileNotFoundError(
@@ -59,7 +60,7 @@ def _find(filename: str) -> Path:
     return path
 
 
-def _scaled(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def scaled(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both arrays, scaled by the mean and standard deviation of the first."""
     mean, std = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
     std = np.where(std > 0, std, 1.0)
