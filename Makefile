@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One XLA thread pool per test worker: two workers on two cores are faster than one with both.
 WORKERS ?= 2
 
-.PHONY: demo test check docs bench clean
+.PHONY: demo test check docs bench reproduce reproduce-full clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -43,6 +43,21 @@ bench: .venv/peers
 .venv/peers: .venv/ready
 	$(BIN)/pip install --quiet --editable '.[bench]'
 	touch .venv/peers
+
+# The paper's table and figures from the results that are there, after the quick cells (10 minutes on 2 cores).
+reproduce: .venv/ready
+	$(BIN)/python experiments/uci_table.py --sets pol,elevators,bike --splits 0 --methods "default;SVGP;SDD" --steps 5000
+	$(BIN)/python experiments/ablations.py --figures 4
+	$(BIN)/python experiments/uci_table.py --table
+	$(BIN)/python experiments/ablations.py --draw
+
+# Everything, with the paper's number of steps: days on 2 cores, resumable.
+reproduce-full: .venv/ready
+	$(BIN)/python experiments/uci_table.py --steps 100000
+	$(BIN)/python experiments/step_sizes.py
+	$(BIN)/python experiments/ablations.py
+	$(BIN)/python experiments/uci_table.py --table
+	$(BIN)/python experiments/ablations.py --draw
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

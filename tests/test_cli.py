@@ -159,3 +159,44 @@ def test_a_killed_fit_goes_on_where_it_was(tmp_path):
     assert [path.name for path in tmp_path.glob("m.dgp*")] == ["m.dgp"]
     prediction = dg.load(tmp_path / "m.dgp").predict({"a": [0.5], "b": [0.5]})
     assert abs(prediction["mean"][0] - np.sin(4.5) - np.cos(3.5)) < 0.1
+
+
+def test_missing_values_are_handled_as_asked_from_fit_to_report(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60)})
+    table["y"] = table.a + 0.1 * rng.normal(size=60)
+    table.loc[[7, 30], "a"] = np.nan
+    table.to_csv(tmp_path / "t.csv", index=False)
+    fit = ["fit", tmp_path / "t.csv", "--target", "y", "--quiet", "-o"]
+    assert "all 58 points" in run(*fit, tmp_path / "drop.dgp", "--missing", "drop")
+    assert "all 60 points in 3" in run(*fit, tmp_path / "fill.dgp")
+    assert "the first in row 8" in run(*fit, tmp_path / "error.dgp", "--missing", "error", code=2)
+    for name in ("drop", "fill"):
+        run("evaluate", tmp_path / f"{name}.dgp", tmp_path / "t.csv")
+        run("report", tmp_path / f"{name}.dgp", "--data", tmp_path / "t.csv", "-o", tmp_path / "r.html")
+    run("predict", tmp_path / "fill.dgp", tmp_path / "t.csv", "-o", tmp_path / "p.csv")
+    assert "leave the rows out" in run(
+        "predict", tmp_path / "drop.dgp", tmp_path / "t.csv", "-o", tmp_path / "p.csv", code=2
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rare_value_may_fall_on_either_side_of_the_split(seed, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"a": rng.normal(size=40), "c": ["u"] * 39 + ["v"]})
+    table["y"] = table.a
+    table.loc[7, "a"] = np.nan
+    table.to_csv(tmp_path / "t.csv", index=False)
+    text = run("fit", tmp_path / "t.csv", "--target", "y", "-o", tmp_path / "m.dgp", "--hold-out", 0.5, "--seed", seed)
+    assert "On 20 rows held out" in text and "ridge" in text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.dgp", "t.csv"]
+
+
+def test_a_model_of_several_kernels_has_a_report(tmp_path):
+    from dualgp.report import make_report
+    from dualgp.tablemodel import fit_table
+
+    frame = pandas.DataFrame({"a": np.linspace(0, 1, 50), "y": np.linspace(0, 1, 50) ** 2})
+    model = fit_table(frame, "y", kernel=dg.RBF() + dg.Matern32(), random_state=0)
+    page = make_report(model, frame)
+    assert "Along each input" in page and "What matters" not in page

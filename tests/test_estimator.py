@@ -206,5 +206,69 @@ def test_without_functions_there_are_exact_error_bars_for_few_rows_only():
     fitted = dg.GPRegressor(n_samples=0, random_state=0).fit(x, y)
     assert np.all(fitted.predict(x, return_std=True)[1] > 0)
     large = dg.GPRegressor(n_samples=0, random_state=0, learn=False).fit(*made_up(n=4200))
-    with pytest.raises(ValueError, match="num_samples=64"):
+    with pytest.raises(ValueError, match="n_samples=64"):
         large.predict(x, return_std=True)
+
+
+def test_a_checkpoint_is_for_the_same_fit_and_goes_away_when_it_is_complete(tmp_path):
+    x, y = made_up(n=1700)
+    path = tmp_path / "fit.part"
+    settings = {"n_samples": 2, "checkpoint": path}
+    first = dg.GPRegressor(**settings).fit(x, y)
+    assert first.finished_ and not list(tmp_path.iterdir())
+    stopped = dg.GPRegressor(**settings, max_seconds=1e-3).fit(x, y)
+    assert not stopped.finished_ and "time limit" in stopped.message_
+    again = dg.GPRegressor(**settings).fit(x, y)  # no random_state: the same numbers all the same
+    np.testing.assert_array_equal(first.predict(x), again.predict(x))
+    dg.GPRegressor(**settings).fit(x[:1600], y[:1600])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", [0.1, 7.0, 0.0, -1e9])
+def test_constants_are_constants_whatever_their_binary_digits(value):
+    x, _ = made_up()
+    x[:, 1] = value
+    fitted = dg.GPRegressor(random_state=0).fit(x, np.full(len(x), value))
+    mean, std = fitted.predict(x, return_std=True)
+    np.testing.assert_allclose(mean, value)
+    assert np.all(std > 0.1) and f"All targets are {value:.4g}" in fitted.message_
+    shifted = x + np.array([0.0, 1e-6])
+    y = np.sin(x[:, 0])
+    other = dg.GPRegressor(random_state=0, learn=False).fit(x, y)
+    np.testing.assert_allclose(other.predict(shifted), other.predict(x), atol=1e-3)
+
+
+def test_functions_stay_what_they_are_after_another_fit():
+    x, y = made_up()
+    fitted = dg.GPRegressor(n_samples=2, random_state=0, learn=False).fit(x, y)
+    f = fitted.sample_functions()
+    before = f(x[:5])
+    fitted.update(x[:20] + 0.1, y[:20])
+    np.testing.assert_array_equal(f(x[:5]), before)
+
+
+def test_a_refit_leaves_nothing_of_the_last_one():
+    x, y = made_up()
+    fitted = dg.GPRegressor(random_state=0, learn=False).fit(x, y)
+    assert hasattr(fitted, "lengthscale_")
+    fitted.set_params(kernel=dg.RBF() + dg.Matern32()).fit(x, y)
+    assert not hasattr(fitted, "lengthscale_")
+
+
+def test_fixed_bounds_do_not_matter_where_nothing_is_learned():
+    fitted = dg.GPRegressor(theirs.RBF(0.7, "fixed"), learn=False, random_state=0).fit(*made_up())
+    assert float(fitted.kernel_.lengthscale) == 0.7
+
+
+def test_a_wrong_solver_is_refused_before_the_work(monkeypatch):
+    monkeypatch.setattr("dualgp.estimator.learn", lambda *a, **k: pytest.fail("learned first"))
+    with pytest.raises(TypeError, match="solver must be 'auto'"):
+        dg.GPRegressor(solver="cg").fit(*made_up())
+
+
+def test_hardly_any_noise_is_solved_in_double_precision():
+    x, _ = made_up(n=4500)
+    fitted = dg.GPRegressor(dg.RBF(1.0), noise=1e-7, learn=False, n_samples=0, random_state=0)
+    fitted.fit(x.astype(np.float32), np.sin(2 * x[:, 0]))
+    assert fitted.posterior_.x.dtype == np.float64
+    assert "solved again in float64" in fitted.message_

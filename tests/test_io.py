@@ -183,3 +183,36 @@ def test_headers_hold_no_arrays(tmp_path):
     assert len(json.dumps(header)) < 5000
     assert sum(array.nbytes for array in arrays.values()) > 8 * 300 * 301 / 2  # the factor, of which half is kept
     assert eqx.is_array(arrays["a0"])
+
+
+def test_a_kernel_named_like_one_of_ours_is_not_taken_for_it(tmp_path):
+    impostor = type("RBF", (Cosine,), {})
+    dg.save(dg.GaussianProcess(impostor(), 0.1), tmp_path / "model.dgp")
+    with pytest.raises(NotReadable, match=r"contains a RBF.*classes=\[RBF\]"):
+        dg.load(tmp_path / "model.dgp")
+    assert isinstance(dg.load(tmp_path / "model.dgp", classes=[impostor]).kernel, Cosine)
+
+
+def test_estimators_with_foreign_settings_are_saved(tmp_path):
+    from sklearn.gaussian_process.kernels import RBF
+
+    estimator = dg.GPRegressor(
+        RBF(0.5), n_samples=np.int64(4), random_state=np.int64(3), checkpoint=tmp_path / "part", learn=False
+    )
+    x = np.linspace(0, 1, 20)[:, None]
+    estimator.fit(x, x[:, 0])
+    dg.save(estimator, tmp_path / "model.dgp")
+    loaded = dg.load(tmp_path / "model.dgp")
+    np.testing.assert_array_equal(loaded.predict(x), estimator.predict(x))
+    assert loaded.random_state == 3 and loaded.n_samples == 4 and isinstance(loaded.kernel, dg.RBF)
+    loaded.fit(x, x[:, 0])
+
+
+def test_other_estimators_and_results_are_refused_when_they_are_saved(tmp_path):
+    from sklearn.pipeline import make_pipeline
+
+    x = np.linspace(0, 1, 20)[:, None]
+    learned = dg.learn(dg.GaussianProcess(dg.RBF(), 0.1), x, x[:, 0])
+    for value in (make_pipeline(dg.GPRegressor()), learned):
+        with pytest.raises(TypeError, match="cannot be saved"):
+            dg.save(value, tmp_path / "model.dgp")

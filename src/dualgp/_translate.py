@@ -33,7 +33,7 @@ def rescaled(kernel: Kernel, factor: float) -> Kernel:
     return factor * kernel
 
 
-def translated(kernel: Any) -> tuple[Kernel, float | None]:
+def translated(kernel: Any, learning: bool = True) -> tuple[Kernel, float | None]:
     """A kernel of ours as it is, one of scikit-learn's translated; and the level of a WhiteKernel added to it."""
     if isinstance(kernel, Kernel):
         return kernel, None
@@ -41,7 +41,7 @@ def translated(kernel: Any) -> tuple[Kernel, float | None]:
 
     if not isinstance(kernel, theirs.Kernel):
         raise TypeError(f"kernel must be a dualgp or scikit-learn kernel, got {type(kernel).__name__}.")
-    if any(parameter.fixed for parameter in kernel.hyperparameters):
+    if learning and any(parameter.fixed for parameter in kernel.hyperparameters):
         raise ValueError("Bounds 'fixed' are not translated. Pass learn=False, or learn with dualgp.learn(fixed=...).")
     if isinstance(kernel, theirs.Sum):
         for white, rest in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):

@@ -70,7 +70,7 @@ def main() -> None:
     type=click.Choice(["fill", "drop", "error"]),
     default="fill",
     show_default=True,
-    help="Missing values: fill in the median and say where, drop the rows, or refuse.",
+    help="Missing numbers: fill in the median and say where, drop the rows, or refuse. Missing text is a value.",
 )
 @click.option(
     "--hold-out",
@@ -80,7 +80,7 @@ def main() -> None:
     help="Put a random share of the rows aside and evaluate on them, e.g. 0.1.",
 )
 @click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Stop about then with what there is.")
-@click.option("--samples", type=click.IntRange(0), default=64, show_default=True, help="Posterior functions.")
+@click.option("--samples", type=click.IntRange(2), default=64, show_default=True, help="Posterior functions.")
 @click.option("--tol", type=click.FloatRange(0, 1), default=1e-2, show_default=True, help="Relative residual to reach.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all randomness.")
 @click.option("--resume", is_flag=True, help="Go on from an unfinished fit of the same table.")
@@ -121,17 +121,23 @@ def fit(
         click.echo("There is no unfinished fit to resume: starting from the beginning.", err=True)
     began = time.perf_counter()
     data = _read(table)
-    data, aside = _split(data, hold_out, seed)
+    if not quiet:
+        click.echo(f"Read {data.num_rows:,} rows and {data.num_columns} columns.", err=True)
 
+    from dualgp.data.tables import make_encoding
     from dualgp.io import save
     from dualgp.solvers import Result
     from dualgp.tablemodel import fit_table
 
+    encoding = make_encoding(data, target, drop, missing)  # before the split: what is rare may be in one part only
+    data, aside = _split(data, hold_out, seed)
     settings = {"n_samples": samples, "tol": tol, "max_seconds": max_seconds, "random_state": seed}
-    model = fit_table(
-        data, target, drop=drop, missing=missing, checkpoint=str(partial), verbose=0 if quiet else 1, **settings
-    )
-    model.regressor.checkpoint = None
+    try:
+        model = fit_table(data, target, encoding=encoding, checkpoint=str(partial), verbose=int(not quiet), **settings)
+    except KeyboardInterrupt:
+        there = any(piece.exists() for piece in pieces)
+        click.echo("Interrupted." + (" --resume goes on from here." if there else ""), err=True)
+        sys.exit(INTERRUPTED)
     for note in model.encoding.notes:
         click.echo(note)
     click.echo(model.regressor.report())
@@ -139,17 +145,18 @@ def fit(
     click.echo(f"Wrote {output} ({output.stat().st_size / 1e6:.1f} MB) after {time.perf_counter() - began:.0f} s.")
     if aside is not None:
         click.echo(f"\nOn {aside.num_rows:,} rows held out:")
-        _show(model.evaluate(aside))
-    result = model.regressor.posterior_.solution.result
-    if result is Result.CONVERGED and "Interrupted" not in model.regressor.message_:
-        for piece in pieces:
-            piece.unlink(missing_ok=True)
+        try:
+            _show(model.evaluate(aside))
+        except ValueError as error:
+            click.echo(f"They cannot be compared: {error}")
+    if model.regressor.finished_:
         return
-    click.echo("The fit is not finished. The model can be used; --resume goes on from here.", err=True)
-    if result is Result.INTERRUPTED or "Interrupted" in model.regressor.message_:
-        sys.exit(INTERRUPTED)
-    if result is Result.DIVERGED:
+    go_on = "--resume goes on from here." if any(piece.exists() for piece in pieces) else "More time would help."
+    click.echo(f"The fit is not finished. The model can be used; {go_on}", err=True)
+    if model.regressor.posterior_.solution.result is Result.DIVERGED:
         sys.exit(NOT_SOLVED)
+    if "Interrupted" in model.regressor.message_ or "interrupted" in model.regressor.posterior_.solution.message:
+        sys.exit(INTERRUPTED)
 
 
 @main.command()

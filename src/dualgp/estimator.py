@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +20,8 @@ from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
 from dualgp.posterior import Posterior
-from dualgp.solvers import Auto, Result, Solver
+from dualgp.solvers import CG, Auto, BlockDescent, Result, Solution, Solver
+from dualgp.solvers.base import as_solver
 
 try:  # scikit-learn >= 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -56,9 +60,10 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     tol : float
         The relative residual that solver="auto" stops at.
     max_seconds : float or None
-        Stop about then with what there is. An unfinished solve has wider error bars, not narrower ones.
+        Stop about then with what there is. Error bars of an unfinished solve are wider, not narrower.
     checkpoint : path or None
-        A file to save progress to. The same fit goes on from it.
+        A file to save progress to, and others that begin with its name. The same fit, with the same `random_state`
+        (None means 0 here), goes on from it; it is deleted when the fit is complete.
     random_state : int, RandomState or None
     verbose : int
         1 shows progress, 2 also prints a report.
@@ -75,6 +80,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         One for each input, in its units, if the kernel has them.
     posterior_ : Posterior
         For centred inputs and standardised targets: `X - X_offset_` and `(y - y_offset_) / y_scale_`.
+    finished_ : bool
+        False if a limit or Ctrl-C ended the fit early.
     message_ : str
         What was done, in words; also `print(regressor.report())`.
     """
@@ -108,29 +115,51 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> GPRegressor:
         """Learn from (n, d) inputs and (n,) targets, and condition on all of them."""
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", y_numeric=True)
-        check_count(self.n_samples, "n_samples")
+        num_samples = check_count(self.n_samples, "n_samples")
+        began, solver = time.perf_counter(), as_solver(self._solver())
         self.X_offset_ = X.mean(axis=0, dtype=np.float64)
-        self.y_offset_ = float(y.mean(dtype=np.float64))
-        self.y_scale_ = float(y.std(dtype=np.float64)) or 1.0
+        self.y_offset_, self.y_scale_ = float(y.mean(dtype=np.float64)), float(_scale(y))
         x, targets = self._inputs(X), (y - self.y_offset_) / self.y_scale_
-        model = self._model(X)
-        key = _key(self.random_state)
         watcher = _Watcher(self, X, y) if hasattr(self, "_init_callback_context") else None
-        run = {"solver": self._solver(), "num_samples": self.n_samples, "max_seconds": self.max_seconds}
-        posterior, self.message_ = None, "Parameters as given."
+
+        def condition(model: GaussianProcess, **settings: Any) -> Posterior:
+            left = None if self.max_seconds is None else max(1e-3, self.max_seconds - (time.perf_counter() - began))
+            run = {"solver": solver, "num_samples": num_samples, "max_seconds": left, "progress": bool(self.verbose)}
+            with warnings.catch_warnings():  # of divergence, which may have a remedy here
+                warnings.filterwarnings("ignore", "BlockDescent diverged", RuntimeWarning)
+                return model.condition(x, targets, key=key, **run | settings)
+
+        # A fit that may go on later must draw the same numbers again.
+        key = _key(0 if self.random_state is None and self.checkpoint is not None else self.random_state)
         if self.learn:
-            fixed = () if self.noise is None else ("noise",)
-            progress = watcher if watcher and watcher.has_company else bool(self.verbose)
             learned = learn(
-                model, x, targets, key=key, fixed=fixed, checkpoint=self.checkpoint, progress=progress, **run
+                self._model(X),
+                x,
+                targets,
+                key=key,
+                fixed=() if self.noise is None else ("noise",),
+                solver=solver,
+                num_samples=num_samples,
+                max_seconds=self.max_seconds,
+                checkpoint=self.checkpoint,
+                progress=watcher if watcher and watcher.has_company else bool(self.verbose),
             )
             model, posterior, self.message_ = learned.model, learned.posterior, learned.message
-        if posterior is None:
-            checkpoint = None if self.learn else self.checkpoint  # what is learned without a posterior, is quick
-            posterior = model.condition(x, targets, key=key, checkpoint=checkpoint, progress=bool(self.verbose), **run)
-        if posterior.solution.result is Result.DIVERGED and posterior.x.dtype == np.float32:
-            posterior = model.condition(x, targets, key=key, dtype=np.float64, progress=bool(self.verbose), **run)
-            self.message_ += " Solved in float64, because float32 was not enough."
+            if np.all(targets == targets[:1]):
+                self.message_ = f"All targets are {self.y_offset_:.4g}: there is nothing to learn."
+            if posterior is None:  # few rows, or interrupted: then there is no time for more than a pass
+                posterior = condition(model, **{} if learned.finished else {"max_passes": 1.0})
+            self.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED
+        else:
+            model, self.message_ = self._model(X), "Parameters as given."
+            posterior = condition(model, checkpoint=self.checkpoint)
+            self.finished_ = posterior.solution.result is Result.CONVERGED
+        if _needs_double(posterior.solution) and posterior.x.dtype == np.float32:
+            posterior = condition(model, dtype=np.float64)
+            self.message_ += " Float32 was not enough, so it was solved again in float64."
+            self.finished_ = posterior.solution.result is Result.CONVERGED
+        if posterior.solution.result is Result.DIVERGED:
+            warnings.warn(posterior.solution.message, RuntimeWarning, stacklevel=2)
         if watcher:
             watcher.end()
         self._keep(posterior)
@@ -146,6 +175,10 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be asked for.")
         posterior, x = self._ready(X)
+        if (return_std or return_cov) and posterior.prior is None and posterior.solution.factor is None:
+            raise ValueError(
+                "Error bars come from posterior functions, and there are none. Fit with n_samples=64, say."
+            )
         if return_cov:
             covariance = posterior.covariance(x, noise=noise)
             return self._outputs(posterior.mean(x)), covariance * self.y_scale_**2
@@ -179,7 +212,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def sample_functions(self) -> Callable[[Any], np.ndarray]:
         """The posterior functions, without noise: a callable from (m, d) points to (n_samples, m) values."""
         check_is_fitted(self)
-        return lambda X: self._outputs(self.posterior_.samples(self._ready(X)[1]))
+        frozen = copy.copy(self)  # later fits and updates make other functions
+        return lambda X: frozen._outputs(frozen.posterior_.samples(frozen._ready(X)[1]))
 
     def update(self, X: Any, y: Any) -> GPRegressor:
         """Condition on more data as well, from where the last solve ended. Learned parameters and scales stay."""
@@ -206,11 +240,11 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
     def _model(self, X: np.ndarray) -> GaussianProcess:
         """What to start from, on centred inputs and standardised targets."""
-        scale, units = X.std(axis=0, dtype=np.float64), self.y_scale_**2
-        kernel: Kernel = Matern32(np.where(scale > 0, scale, 1.0) * np.sqrt(X.shape[1]), units)
+        units = self.y_scale_**2
+        kernel: Kernel = Matern32(_scale(X) * np.sqrt(X.shape[1]), units)
         noise = NOISE * units
         if self.kernel is not None:
-            kernel, white = translated(self.kernel)
+            kernel, white = translated(self.kernel, self.learn)
             noise = noise if white is None else white
         if self.noise is not None:
             noise = self.noise
@@ -227,6 +261,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         self.noise_ = float(model.noise) * units
         self.mean_ = float(self._outputs(float(model.mean)))
         lengthscale = getattr(model.kernel, "lengthscale", None)
+        self.__dict__.pop("lengthscale_", None)  # of an earlier fit with another kernel
         if lengthscale is not None:
             self.lengthscale_ = np.broadcast_to(np.asarray(lengthscale, np.float64), (posterior.d,)).copy()
 
@@ -259,6 +294,18 @@ class _Watcher:
     def end(self) -> None:
         """The fit is done."""
         self.root.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)
+
+
+def _scale(values: np.ndarray) -> np.ndarray:
+    """The standard deviation of each column; 1 where they are constant up to rounding."""
+    std, size = values.std(axis=0, dtype=np.float64), np.abs(values).max(axis=0)
+    return np.where(std > 16 * np.finfo(values.dtype).eps * size, std, 1.0)
+
+
+def _needs_double(solution: Solution) -> bool:
+    """Whether rounding, and not the user's step size, was in the way."""
+    in_trouble = solution.result is Result.DIVERGED or "stalled" in solution.message
+    return in_trouble and isinstance(solution.solver, (BlockDescent, CG))
 
 
 def _key(random_state: Any) -> jax.Array:

@@ -12,17 +12,18 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from dualgp import __version__, kernels, solvers
 from dualgp._arrays import in_wide
 from dualgp._container import NotReadable, read, write
+from dualgp._translate import translated
 from dualgp.data.tables import Column, Encoding
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
@@ -67,6 +68,7 @@ def load(path: str | os.PathLike, *, classes: Sequence[type] = ()) -> Any:
         raise NotReadable(f"{path} does not hold together ({error}). It was changed or damaged.") from None
 
 
+@cache
 def _package_classes() -> dict[str, type]:
     """Every class of the package that a file may contain."""
     found = [Posterior, PriorPaths, GaussianProcess, Solution, Trace, Result, GPRegressor, TableModel, Encoding, Column]
@@ -78,9 +80,11 @@ def _package_classes() -> dict[str, type]:
 def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, np.ndarray) and value.dtype == object:
         return {"names": [str(item) for item in value]}  # scikit-learn's feature_names_in_
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+    if isinstance(value, (np.ndarray, jax.Array)):
         name = f"a{len(arrays)}"
         arrays[name] = np.asarray(value)
         if arrays[name].dtype.kind not in "fiubU":
@@ -92,8 +96,12 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         value = dataclasses.replace(value, state=None, factor=_packed(value.factor))
     fields = _fields(value)
     if fields is not None:
-        encoded = {name: _encode(field, arrays) for name, field in fields.items()}
-        return {"class": type(value).__name__, "fields": encoded}
+        name, encoded = type(value).__name__, {name: _encode(field, arrays) for name, field in fields.items()}
+        if type(value) is _package_classes().get(name):
+            return {"class": name, "fields": encoded}
+        if not isinstance(value, eqx.Module):
+            raise TypeError(f"A {name} cannot be saved.")
+        return {"class": name, "is_own": True, "fields": encoded}  # someone's kernel, perhaps named like one of ours
     if isinstance(value, (list, tuple)):
         return {type(value).__name__: [_encode(item, arrays) for item in value]}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
@@ -103,10 +111,15 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 def _fields(value: Any) -> dict[str, Any] | None:
     """What a value is made of, if it is a thing of ours."""
-    if isinstance(value, BaseEstimator):
+    if isinstance(value, GPRegressor):
         kept = {name: field for name, field in vars(value).items() if not name.startswith("_")}
-        seed = kept["random_state"]
-        return kept | {"random_state": seed if isinstance(seed, int) else None}
+        seed, kernel = kept["random_state"], kept["kernel"]
+        changes = {
+            "random_state": int(seed) if isinstance(seed, (int, np.integer)) else None,
+            "kernel": None if kernel is None else translated(kernel, learning=False)[0],
+            "checkpoint": None,
+        }
+        return kept | changes
     if isinstance(value, Trace):
         return value._asdict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):  # equinox modules are dataclasses too
@@ -126,17 +139,18 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], known: dict[str, type])
             return kind(_decode(item, arrays, known) for item in content[kind.__name__])
     if "dict" in content:
         return {key: _decode(item, arrays, known) for key, item in content["dict"].items()}
-    if content["class"] not in known:
+    name = content["class"]
+    if name not in known or (content.get("is_own") and known[name] is _package_classes().get(name)):
         raise NotReadable(
-            f"The file contains a {content['class']}, which is not part of dualgp. "
-            f"If it is a class of yours, pass it: load(path, classes=[{content['class']}])."
+            f"The file contains a {name}, which is not part of dualgp. "
+            f"If it is a class of yours, pass it: load(path, classes=[{name}])."
         )
-    cls = known[content["class"]]
+    cls = known[name]
     if cls is Result:
         return Result(content["value"])
     fields = {name: _decode(field, arrays, known) for name, field in content["fields"].items()}
-    if issubclass(cls, BaseEstimator):
-        return _as_estimator(cls, fields)
+    if cls is GPRegressor:
+        return _as_regressor(fields)
     if cls is Solution:
         fields["factor"] = _unpacked(fields["factor"])
     if cls is Posterior:  # on the device once, not at every prediction
@@ -144,10 +158,11 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], known: dict[str, type])
     return cls(**fields)
 
 
-def _as_estimator(cls: type[BaseEstimator], fields: dict[str, Any]) -> BaseEstimator:
-    estimator = cls(**{name: fields.pop(name) for name in cls().get_params(deep=False) if name in fields})
-    vars(estimator).update(fields)
-    return estimator
+def _as_regressor(fields: dict[str, Any]) -> GPRegressor:
+    parameters = {name: fields.pop(name) for name in GPRegressor().get_params(deep=False) if name in fields}
+    regressor = GPRegressor(**parameters)
+    regressor.__dict__.update(fields)
+    return regressor
 
 
 def _packed(factor: np.ndarray | None) -> np.ndarray | None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dualgp import __version__, plots
+from dualgp.data.tables import as_table, complete_rows
 from dualgp.tablemodel import TableModel, fitted_targets, readable, scores
 
 MOST_SLICES = 6
@@ -41,6 +42,8 @@ def make_report(model: TableModel, held_out: Any = None) -> str:
     """The page as text."""
     import matplotlib
 
+    held_out = None if held_out is None else as_table(held_out)
+
     with matplotlib.rc_context({"font.size": 11}):
         parts = [_summary(model), *_accuracy(model, held_out), *_inputs(model), *_solution(model)]
     title = (
@@ -65,10 +68,9 @@ def _summary(model: TableModel) -> str:
 def _accuracy(model: TableModel, held_out: Any) -> list[str]:
     regressor, posterior = model.regressor, model.regressor.posterior_
     if held_out is not None:
-        y = model.encoding.y(held_out)
-        known = ~np.isnan(y)
-        mean, std = (values[known] for values in regressor.predict(model.encoding.x(held_out), return_std=True))
-        y, what = y[known], f"{int(known.sum()):,} held-out rows"
+        held_out = held_out.filter(complete_rows(held_out, model.encoding))
+        mean, std = regressor.predict(model.encoding.x(held_out), return_std=True)
+        y, what = model.encoding.y(held_out), f"{held_out.num_rows:,} held-out rows"
     elif posterior.solution.factor is None and posterior.num_samples <= 2:
         return [_note("Without posterior functions there are no error bars to check. Pass held-out data.")]
     else:
@@ -76,14 +78,15 @@ def _accuracy(model: TableModel, held_out: Any) -> list[str]:
         mean, std = mean * regressor.y_scale_ + regressor.y_offset_, std * regressor.y_scale_
         y, what = fitted_targets(regressor), "each fitted row predicted from all the others"
     found = scores(y, mean, std)
-    cards = {
-        readable(found["rmse"]): f"RMSE: the typical error, in units of {model.encoding.target}",
-        f"{100 * (1 - found['rmse'] ** 2 / max(float(np.var(y)), 1e-300)):.1f} %": "of the variance explained",
-        f"{100 * found['coverage90']:.1f} %": "of observations inside the 90 % band",
-        readable(found["nll"]): "NLL: the surprise for each row; lower is better",
-        readable(found["crps"]): "CRPS: error and error bars in one number; lower is better",
-    }
-    boxes = "".join(f"<div><b>{value}</b>{html.escape(text)}</div>" for value, text in cards.items())
+    explained = 100 * (1 - found["rmse"] ** 2 / max(float(np.var(y)), 1e-300))
+    cards = [
+        (readable(found["rmse"]), f"RMSE: the typical error, in units of {model.encoding.target}"),
+        (f"{explained:.1f} %", "of the variance explained"),
+        (f"{100 * found['coverage90']:.1f} %", "of observations inside the 90 % band"),
+        (readable(found["nll"]), "NLL: the surprise for each row; lower is better"),
+        (readable(found["crps"]), "CRPS: error and error bars in one number; lower is better"),
+    ]
+    boxes = "".join(f"<div><b>{value}</b>{html.escape(text)}</div>" for value, text in cards)
     return [
         f"<h2>How good are the predictions?</h2><p>Measured on {what}.</p>",
         f'<div class="numbers">{boxes}</div>',
@@ -108,10 +111,20 @@ def _baselines(model: TableModel, held_out: Any) -> str:
 
 
 def _inputs(model: TableModel) -> list[str]:
-    names = model.encoding.inputs
-    values = plots.relevances(model.regressor)
-    strongest = np.argsort(values)[::-1][:MOST_SLICES]
-    height = 1.2 + 0.3 * min(len(names), 20)
+    names, order, parts = model.encoding.inputs, np.arange(len(model.encoding.inputs)), []
+    if hasattr(model.regressor, "lengthscale_"):
+        order = np.argsort(plots.relevances(model.regressor))[::-1]
+        height = 1.2 + 0.3 * min(len(names), 20)
+        parts = [
+            "<h2>What matters?</h2>",
+            _figure(lambda axes: plots.relevance(model.regressor, names=names, axes=axes), (5.6, height)),
+            _note(
+                "An input matters if its values spread over many of its lengthscales. This is about wiggliness: an "
+                "input with a purely linear effect has a long lengthscale and a short bar."
+            ),
+        ]
+    if model.regressor.posterior_.prior is None and model.regressor.posterior_.solution.factor is None:
+        return parts  # no error bars to draw
 
     def slice_of(dimension: int) -> str:
         def draw(axes: Any) -> None:
@@ -121,14 +134,9 @@ def _inputs(model: TableModel) -> list[str]:
         return _figure(draw, (4.2, 3))
 
     return [
-        "<h2>What matters?</h2>",
-        _figure(lambda axes: plots.relevance(model.regressor, names=names, axes=axes), (5.6, height)),
-        _note(
-            "An input matters if its values spread over many of its lengthscales. This is about wiggliness: an input "
-            "with a purely linear effect has a long lengthscale and a short bar."
-        ),
+        *parts,
         "<h2>Along each input</h2>",
-        f'<div class="slices">{"".join(slice_of(int(dimension)) for dimension in strongest)}</div>',
+        f'<div class="slices">{"".join(slice_of(int(dimension)) for dimension in order[:MOST_SLICES])}</div>',
         _note(
             "The strongest inputs, one at a time; all others stay at their medians. Dark: the mean. Blue: 90 % of "
             "where the function may be, noise not included. Red: functions drawn from the posterior, each a possible "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualgp import metrics
-from dualgp.data.tables import Encoding, Missing, as_table, make_encoding, rows_to_keep
+from dualgp.data.tables import Encoding, Missing, as_table, complete_rows, make_encoding
 from dualgp.estimator import GPRegressor
 
 NINETY = NormalDist().inv_cdf(0.95)  # standard deviations from the mean to either end of the central 90 %
@@ -46,11 +46,10 @@ class TableModel:
     def evaluate(self, table: Any) -> dict[str, dict[str, float]]:
         """RMSE, NLL, coverage of the 90 % band and CRPS on a table with targets, beside two simple predictors."""
         table = as_table(table)
-        y = self.encoding.y(table)
-        known = ~np.isnan(y)
-        if not known.any():
-            raise ValueError(f"No row has a value of {self.encoding.target!r} to compare with.")
-        x, y = self.encoding.x(table)[known], y[known]
+        table = table.filter(complete_rows(table, self.encoding))
+        if not table.num_rows:
+            raise ValueError(f"No row has a value of {self.encoding.target!r} and of every input to compare with.")
+        x, y = self.encoding.x(table), self.encoding.y(table)
         posterior = self.regressor.posterior_
         x_fitted = np.asarray(posterior.x, np.float64) + self.regressor.X_offset_
         y_fitted = fitted_targets(self.regressor)
@@ -62,20 +61,28 @@ class TableModel:
 
 
 def fit_table(
-    table: Any, target: str, *, drop: Sequence[str] = (), missing: Missing = "fill", **settings: Any
+    table: Any,
+    target: str,
+    *,
+    drop: Sequence[str] = (),
+    missing: Missing = "fill",
+    encoding: Encoding | None = None,
+    **settings: Any,
 ) -> TableModel:
-    """Fit a `GPRegressor` with these settings to a table: every column but the target is an input unless dropped."""
+    """Fit a `GPRegressor` with these settings to a table: every column but the target is an input unless dropped.
+
+    `missing`: numbers that are missing are filled with the median ("fill", and an input says where), their rows dropped
+    ("drop") or refused ("error"). `encoding`: one made before, by `data.tables.make_encoding`.
+    """
     table = as_table(table)
-    encoding = make_encoding(table, target, drop, missing)
-    keep = rows_to_keep(table, encoding, missing)
-    left_out = len(keep) - int(keep.sum())
-    if left_out == len(keep):
+    encoding = make_encoding(table, target, drop, missing) if encoding is None else encoding
+    whole, table = table.num_rows, table.filter(complete_rows(table, encoding))
+    if not table.num_rows:
         raise ValueError(f"No row is complete: every one lacks {target!r} or, with missing='drop', an input.")
-    if left_out:
-        note = f"{left_out:,} of {len(keep):,} rows were left out because a value is missing."
+    if table.num_rows < whole:
+        note = f"{whole - table.num_rows:,} of {whole:,} rows were left out because a value is missing."
         encoding = Encoding(encoding.columns, encoding.target, (*encoding.notes, note))
-    regressor = GPRegressor(**settings).fit(encoding.x(table)[keep], encoding.y(table)[keep])
-    return TableModel(encoding, regressor)
+    return TableModel(encoding, GPRegressor(**settings).fit(encoding.x(table), encoding.y(table)))
 
 
 def fitted_targets(regressor: GPRegressor) -> np.ndarray:

@@ -9,7 +9,7 @@ import pandas
 import polars
 import pytest
 
-from dualgp.data.tables import as_table, make_encoding, read_table, rows_to_keep
+from dualgp.data.tables import as_table, complete_rows, make_encoding, read_table
 
 
 def written(folder, text, name="data.csv"):
@@ -84,8 +84,8 @@ def test_missing_values_are_filled_dropped_or_refused_and_always_explained(tmp_p
     assert filled.inputs == ("x", "x is missing", "c = a", "c = b", "c = missing")
     np.testing.assert_array_equal(filled.x(table)[:, :2], [[1, 0], [3, 1], [3, 0], [5, 0]])
     assert "1 missing value(s): filled with the median 3" in filled.notes[0]
-    assert rows_to_keep(table, filled, "fill").tolist() == [True, True, True, False]
-    assert rows_to_keep(table, make_encoding(table, "y", missing="drop"), "drop").tolist() == [True, False, True, False]
+    assert complete_rows(table, filled).tolist() == [True, True, True, False]
+    assert complete_rows(table, make_encoding(table, "y", missing="drop")).tolist() == [True, False, True, False]
     with pytest.raises(ValueError, match=r"'x' has 1 missing value\(s\), the first in row 2.*fill.*drop"):
         make_encoding(table, "y", missing="error")
 
@@ -95,7 +95,9 @@ def test_new_tables_may_have_other_orders_but_not_other_columns():
     np.testing.assert_array_equal(encoding.x(as_table({"c": ["v"], "a": [5.0]})), [[5.0, 1.0]])
     with pytest.raises(ValueError, match="no column 'c', which the model was fitted with"):
         encoding.x(as_table({"a": [1.0]}))
-    with pytest.raises(ValueError, match=r"'a' has 1 missing value\(s\), the first in row 2, but had none"):
+    with pytest.raises(
+        ValueError, match=r"'a' has 1 missing value\(s\), the first in row 2; the model was fitted without"
+    ):
         encoding.x(as_table({"a": [1.0, None], "c": ["u", "v"]}))
     unseen = as_table({"a": [1.0], "c": ["w"]})
     assert encoding.x(unseen).tolist() == [[1.0, 0.0]]
@@ -159,3 +161,30 @@ def test_a_large_file_takes_a_few_times_its_size_in_memory(tmp_path):
     taken, rows = map(int, done.stdout.split())
     assert rows == 1_000_000
     assert taken < 4 * path.stat().st_size
+
+
+def test_the_row_numbers_of_a_frame_are_not_data(tmp_path):
+    frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]})[lambda frame: frame.a != 2]
+    frame.to_parquet(tmp_path / "rows.parquet")
+    for source in (frame, tmp_path / "rows.parquet"):
+        assert make_encoding(as_table(source), "y").inputs == ("a",)
+
+
+def test_times_of_every_kind_become_days(tmp_path):
+    path = written(tmp_path, "t,h,y\n2024-01-01 10:00:00.123456,06:00:00,1\n2024-01-02 10:00:00.123456,12:00:00,2\n")
+    table = read_table(path)
+    np.testing.assert_allclose(np.diff(make_encoding(table, "y").x(table), axis=0), [[1.0, 0.25]])
+    frame = pandas.DataFrame({"d": pandas.to_timedelta([1, 3], unit="D"), "big": [2**60, 2**61], "y": [0.0, 1.0]})
+    table = as_table(frame)
+    np.testing.assert_allclose(make_encoding(table, "y").x(table), [[1.0, 2.0**60], [3.0, 2.0**61]])
+
+
+def test_categories_of_both_libraries_are_text():
+    for frame in (
+        pandas.DataFrame({"c": pandas.Categorical(["u", "v", "u"]), "y": [0.0, 1.0, 2.0]}),
+        polars.DataFrame({"c": ["u", "v", "u"], "y": [0.0, 1.0, 2.0]}).with_columns(
+            polars.col("c").cast(polars.Categorical)
+        ),
+    ):
+        table = as_table(frame)
+        np.testing.assert_array_equal(make_encoding(table, "y").x(table), [[0.0], [1.0], [0.0]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 MOST_CATEGORIES = 64  # of a text column: each becomes an input of its own
 DELIMITERS = ",;\t|"
 MISSING = ["", "NA", "N/A", "n/a", "na", "NaN", "nan", "-NaN", "NULL", "null", "None", "#N/A", "?"]
-SECONDS_A_DAY = 86_400.0
+PANDAS_INDEX = r"__index_level_\d+__"
+MICROSECONDS_A_DAY = 86_400e6
 
 Missing = Literal["fill", "drop", "error"]
 
@@ -31,9 +33,10 @@ def read_table(path: str | os.PathLike) -> pyarrow.Table:
         raise FileNotFoundError(f"There is no file {path}.")
     if path.suffix in (".parquet", ".pq"):
         try:
-            return pyarrow.parquet.read_table(path)
+            table = pyarrow.parquet.read_table(path)
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path} is not a Parquet file, or is damaged ({error}).") from None
+        return table.drop_columns([name for name in table.column_names if re.fullmatch(PANDAS_INDEX, name)])
     return _read_text(path)
 
 
@@ -42,6 +45,8 @@ def as_table(source: Any) -> pyarrow.Table:
     pyarrow = _require_pyarrow()
     if isinstance(source, (str, os.PathLike)):
         return read_table(source)
+    if type(source).__module__.startswith("pandas"):
+        return pyarrow.Table.from_pandas(source, preserve_index=False)  # row numbers are not data
     return source if isinstance(source, pyarrow.Table) else pyarrow.table(source)
 
 
@@ -131,7 +136,7 @@ class Column:
         if missing.any():
             raise ValueError(
                 f"Column {self.name!r} has {int(missing.sum())} missing value(s), the first in row "
-                f"{int(np.argmax(missing)) + 1}, but had none in the fitted data. Fill them in or leave the rows out."
+                f"{int(np.argmax(missing)) + 1}; the model was fitted without any. Fill them in or leave the rows out."
             )
         return [numbers]
 
@@ -207,13 +212,12 @@ def make_encoding(table: pyarrow.Table, target: str, drop: Sequence[str] = (), m
     return Encoding(tuple(columns), target, tuple(notes))
 
 
-def rows_to_keep(table: pyarrow.Table, encoding: Encoding, missing: Missing) -> np.ndarray:
-    """Which rows can be fitted to: those with a target and, with missing="drop", with every number."""
+def complete_rows(table: pyarrow.Table, encoding: Encoding) -> np.ndarray:
+    """Which rows have a target and every number that cannot be filled in."""
     keep = ~np.isnan(encoding.y(table))
-    if missing == "drop":
-        for column in encoding.columns:
-            if column.kind != "category":
-                keep &= ~np.isnan(_as_numbers(table.column(column.name), column.name))
+    for column in encoding.columns:
+        if column.kind != "category" and column.fill is None:
+            keep &= ~np.isnan(_as_numbers(table.column(column.name), column.name))
     return keep
 
 
@@ -273,23 +277,29 @@ def _is_text(kind: Any) -> bool:
 def _as_text(values: pyarrow.ChunkedArray) -> np.ndarray:
     import pyarrow
 
+    if pyarrow.types.is_dictionary(values.type):
+        parts = [(chunk.indices, chunk.dictionary.cast(pyarrow.string())) for chunk in values.chunks]
+        decoded = [pyarrow.DictionaryArray.from_arrays(*part).dictionary_decode() for part in parts]
+        values = pyarrow.chunked_array(decoded, pyarrow.string())
     filled = values.cast(pyarrow.string()).fill_null("missing")
     return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=object).astype(str)
 
 
 def _as_numbers(values: pyarrow.ChunkedArray, name: str) -> np.ndarray:
-    """Floats, NaN where missing; times in days since 1970, truth values as 0 and 1."""
+    """Floats, NaN where missing; times in days (dates since 1970), truth values as 0 and 1."""
     import pyarrow
 
     kind = values.type
     try:
-        if pyarrow.types.is_timestamp(kind) or pyarrow.types.is_date(kind):
-            # Seconds since 1970 as whole numbers first: there is no direct way to floats.
-            seconds = values.cast(pyarrow.timestamp("ms")).cast(pyarrow.int64()).cast(pyarrow.float64())
-            return seconds.to_numpy(zero_copy_only=False) / (1000 * SECONDS_A_DAY)
+        days = 1.0
+        if pyarrow.types.is_temporal(kind):  # microseconds as whole numbers first: there is no direct way to floats
+            time = pyarrow.types.is_time(kind), pyarrow.types.is_duration(kind)
+            unit = {(True, False): pyarrow.time64("us"), (False, True): pyarrow.duration("us")}
+            values = values.cast(unit.get(time, pyarrow.timestamp("us")), safe=False).cast(pyarrow.int64())
+            days = MICROSECONDS_A_DAY
         if pyarrow.types.is_boolean(kind):
             values = values.cast(pyarrow.int8())
-        numbers = values.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
+        numbers = values.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False) / days
     except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
         raise ValueError(f"Column {name!r} ({kind}) does not hold numbers ({str(error)[:120]}).") from None
     numbers = np.array(numbers, np.float64)

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, Int
 from dualgp._arrays import in_wide
 from dualgp._checks import check_count
 from dualgp._types import AnyArray, Columns, RandomKey
-from dualgp.learning.likelihood import information
+from dualgp.learning.likelihood import NotDefinite, information
 from dualgp.learning.parameters import Parameters
 from dualgp.learning.problem import LEARNED, Problem, Vector
 from dualgp.learning.subset import neighbour_groups
@@ -77,8 +77,8 @@ class FullData:
         solver: Solver | str,
         num_samples: int,
         progress: bool = False,
-    ) -> tuple[Vector, Posterior]:
-        """The vector of learned parameters, and the posterior that belongs to it."""
+    ) -> tuple[Vector, Posterior | None]:
+        """The vector of learned parameters, and the posterior that belongs to it unless it was interrupted."""
         information_key, condition_key = jax.random.split(key)
         loose = BlockDescent(tol=LOOSE, max_passes=self.passes) if problem.n > EXACT_UP_TO else "auto"
 
@@ -105,7 +105,7 @@ class FullData:
             posterior = solve(vector, loose, weights, self.num_samples, TIME_SHARE)
             if posterior.solution.result is Result.INTERRUPTED:
                 problem.interrupted = True
-                return vector, posterior
+                return best, None
             if posterior.solution.result is Result.DIVERGED:  # hardly any noise: go back to where it could be solved
                 weights = None
                 break
@@ -114,7 +114,7 @@ class FullData:
                 gradient = pathwise_gradient(problem.parameters, vector, posterior) - problem.penalty(vector)[1]
             except KeyboardInterrupt:
                 problem.interrupted = True
-                return vector, posterior
+                return best, None
             total += climb.look(vector, gradient)
             problem.note(self.stage, total / problem.n, vector, passes, weights)
             if total >= best_total:
@@ -123,7 +123,8 @@ class FullData:
             if climb.promise / problem.n < self.gain or problem.is_over(TIME_SHARE):
                 break
             vector = problem.clipped(vector + step)
-        if problem.notebook and not problem.is_over(TIME_SHARE):  # with more time it would learn more
+        # With more time it would learn more; and without weights there is nothing to start the last solve from.
+        if problem.notebook and weights is not None and not problem.is_over(TIME_SHARE):
             problem.notebook.write(LEARNED, best, weights)
         return best, last_solve(best, weights)
 
@@ -210,7 +211,10 @@ def _noise_and_mean_gradient(
 def _inverse_information(problem: Problem, vector: Vector, key: RandomKey) -> Float[np.ndarray, "free free"]:
     groups = neighbour_groups(problem, vector, INFORMATION_GROUPS, INFORMATION_SIZE, key)
     rows = sum(len(group.y) for group in groups)
-    total = sum(information(problem.parameters, vector, group) for group in groups) * (problem.n / rows)
+    try:
+        total = sum(information(problem.parameters, vector, group) for group in groups) * (problem.n / rows)
+    except NotDefinite:  # hardly any noise: as if every row said something about every parameter
+        total = np.eye(len(vector)) * problem.n
     total = total + np.diag(problem.penalty.curvature)
     # A parameter that the data say nothing about (an irrelevant input) moves slowly rather than not at all.
     total += np.diag(np.full(len(vector), 1e-4 * problem.n))

@@ -23,7 +23,8 @@ from dualgp.learning.priors import DEFAULT_PRIORS, LogNormal
 from dualgp.learning.problem import LEARNED, Notebook, Problem, Step, Vector, make_problem
 from dualgp.learning.subset import Subset
 from dualgp.posterior import Posterior
-from dualgp.solvers import Solver
+from dualgp.solvers import Result, Solver
+from dualgp.solvers.base import as_solver
 
 EXACT_UP_TO = 1500  # points: three starts of exact likelihood take seconds there
 LEAST_POINTS = 5  # without priors
@@ -38,12 +39,14 @@ class Learned:
     - `model`: the new GaussianProcess.
     - `posterior`: given all of the data, where learning has solved for it anyway (FullData); else None.
     - `history`: a `Step` for every step. `message`: what was done, in a sentence.
+    - `finished`: False if Ctrl-C or the time limit ended it before it was done.
     """
 
     model: GaussianProcess
     posterior: Posterior | None = field(repr=False)
     history: tuple[Step, ...] = field(repr=False)
     message: str
+    finished: bool = True
 
 
 @in_wide
@@ -73,9 +76,9 @@ def learn(
     - `fixed`: names of parameters to leave alone, such as "noise", "mean", "lengthscale" or "kernel.left.variance".
       Infinite lengthscales stay infinite.
     - `solver`, `num_samples`: for the posterior that `FullData` ends with.
-    - `max_seconds`: learning stops after about 6/10 of it, so that the last solve has the rest.
-    - `checkpoint`: a file to note every step in (and a second one, with ".solve" added, for the last solve). The same
-      call goes on from the parameters and weights there.
+    - `max_seconds`: `FullData` stops after about 6/10 of it, so that the last solve has the rest.
+    - `checkpoint`: a file for `FullData` to note every step in, and a second one, with ".solve" added, for the last
+      solve. The same call goes on from there. Both are deleted when all is done.
     - `progress`: True shows the current step; a function is called with each `Step`, and may end learning by returning
       True.
 
@@ -99,8 +102,8 @@ def learn(
         raise ValueError(f"{len(y)} point(s) are too few to learn from without priors. Leave priors at its default.")
     method = _as_method(method, len(y))
     key = jax.random.key(0) if key is None and isinstance(method, Exact) else check_key(key, "Learning")
-    notebook = None
-    if checkpoint is not None:
+    solver, notebook = as_solver(solver), None
+    if checkpoint is not None and isinstance(method, FullData):
         notebook = Notebook(checkpoint, (model, x, y, key, repr((method, priors, fixed, solver, num_samples))))
     with _reporter(progress) as report:
         problem = make_problem(model, x, y, priors, fixed, max_seconds, report, notebook)
@@ -108,7 +111,10 @@ def learn(
             return Learned(model, None, (), "All parameters are fixed: nothing to learn.")
         vector, posterior = _run(method, problem, key, solver, num_samples, progress is True)
     learned = jax.tree.map(np.asarray, problem.parameters.model(vector))
-    return Learned(learned, posterior, tuple(problem.history), _message(problem, posterior))
+    finished = not (problem.interrupted or problem.timed_out)
+    if notebook and finished and posterior is not None and posterior.solution.result is Result.CONVERGED:
+        notebook.close()
+    return Learned(learned, posterior, tuple(problem.history), _message(problem, posterior), finished)
 
 
 def _run(
@@ -136,7 +142,7 @@ def _as_method(method: Method | str, n: int) -> Method:
 
 def _constant(model: GaussianProcess, y: np.ndarray) -> Learned:
     """The mean of a constant is that constant; about the rest it says nothing."""
-    learned = eqx.tree_at(lambda model: model.mean, model, np.float64(y[0]))
+    learned = eqx.tree_at(lambda model: model.mean, model, np.asarray(y[0], np.float64))
     return Learned(learned, None, (), f"All y are {float(y[0]):.4g}: the mean was set to it, the rest left as it was.")
 
 
@@ -149,7 +155,7 @@ def _reporter(progress: bool | Callable[[Step], Any]) -> Iterator[Callable[[Step
     else:
         from tqdm.auto import tqdm
 
-        with tqdm(bar_format="{desc}") as bar:
+        with tqdm(bar_format="{desc}", desc="Learning: compiling the first step") as bar:
             yield lambda step: bar.set_description_str(_line(step))
 
 
@@ -168,5 +174,9 @@ def _message(problem: Problem, posterior: Posterior | None) -> str:
     passes += posterior.solution.passes if posterior is not None else 0.0
     cost = f"{problem.seconds:.3g} s" + (f" and {passes:.3g} passes" if passes else "")
     end = " Interrupted: this is the best so far." if problem.interrupted else ""
-    how = f"Learned from {', then '.join(parts)}" if parts else "Had been learned; went on with the last solve"
+    if problem.timed_out and not problem.interrupted:
+        end = " The time limit ended it: this is the best so far."
+    how = f"Learned from {', then '.join(parts)}" if parts else "Learned nothing"
+    if problem.notebook and problem.notebook.stage == LEARNED:
+        how = "Had been learned before; went on with the last solve"
     return f"{how} in {cost}.{end}"

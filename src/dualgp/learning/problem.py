@@ -50,14 +50,18 @@ class Notebook:
         self.weights: Columns | None = None
         if (saved := self.file.load((np.zeros(0), np.zeros((0, 0))))) is not None:
             (vector, weights), progress = saved
-            self.stage, self.vector = progress["stage"], np.asarray(vector)
-            self.weights = np.asarray(weights) if weights.size else None
-        if self.stage != LEARNED:  # there will be another last solve
-            Path(self.solve_path).unlink(missing_ok=True)
+            self.stage, self.vector, self.weights = progress["stage"], np.asarray(vector), np.asarray(weights)
+            if self.stage != LEARNED:  # there will be another last solve
+                Path(self.solve_path).unlink(missing_ok=True)
 
-    def write(self, stage: str, vector: Vector, weights: Columns | None) -> None:
+    def write(self, stage: str, vector: Vector, weights: Columns) -> None:
         """Save where learning is."""
-        self.file.save((vector, np.zeros((0, 0)) if weights is None else np.asarray(weights)), {"stage": stage})
+        self.file.save((vector, np.asarray(weights)), {"stage": stage})
+
+    def close(self) -> None:
+        """All is done: nothing is left to go on with."""
+        self.file.path.unlink(missing_ok=True)
+        Path(self.solve_path).unlink(missing_ok=True)
 
 
 @dataclass
@@ -76,6 +80,7 @@ class Problem:
     history: list[Step] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
     interrupted: bool = False  # by Ctrl-C: return at once
+    timed_out: bool = False
     is_enough: bool = False  # says whoever watches: learn no more, but finish
 
     @property
@@ -90,8 +95,9 @@ class Problem:
 
     def is_over(self, share: float = 1.0) -> bool:
         """Whether this share of the time has passed, or the user wants no more."""
-        timed_out = self.max_seconds is not None and self.seconds > share * self.max_seconds
-        return self.interrupted or self.is_enough or timed_out
+        if self.max_seconds is not None and self.seconds > share * self.max_seconds:
+            self.timed_out = True
+        return self.interrupted or self.is_enough or self.timed_out
 
     def seconds_left(self, share: float = 1.0) -> float | None:
         """Of this share of the time: at least a moment, or None for no limit."""
@@ -103,7 +109,7 @@ class Problem:
         """Remember and show a step."""
         step = Step(stage, value, self.parameters.model(vector), self.seconds, passes)
         self.history.append(step)
-        if self.notebook is not None:
+        if self.notebook is not None and weights is not None:  # earlier stages are quick to repeat
             self.notebook.write(stage, vector, weights)
         if self.report(step) is True:
             self.is_enough = True

@@ -157,7 +157,7 @@ def solve(
       method it continues exactly where that ended, momentum and all, so that with the same key two halves are one run.
     - `max_seconds`, `max_passes`: stop there and return what there is. Ctrl-C does the same.
     - `checkpoint`: a file to save the state to now and then. The same call continues from it, and ends with the same
-      weights as if it had never been interrupted.
+      weights as if it had never been interrupted. It is deleted on convergence.
     - `progress`: show a progress bar.
     """
     solver = as_solver(solver)

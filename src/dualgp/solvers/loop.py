@@ -110,6 +110,8 @@ class _Loop:
         """The best iterate, checked on fresh rows."""
         if self.file is not None and result in (Result.BUDGET_REACHED, Result.INTERRUPTED):
             self._save()
+        if self.file is not None and result is Result.CONVERGED:
+            self.file.path.unlink(missing_ok=True)
         if result is Result.DIVERGED or self.at.level > 2.0 * self.at.smallest:
             self.state = self.last_good
         weights = self.solver.weights(self.state)
