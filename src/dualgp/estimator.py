@@ -115,6 +115,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> GPRegressor:
         """Learn from (n, d) inputs and (n,) targets, and condition on all of them."""
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", y_numeric=True)
+        y = y.astype(np.float64)
         num_samples = check_count(self.n_samples, "n_samples")
         began, solver = time.perf_counter(), as_solver(self._solver())
         self.X_offset_ = X.mean(axis=0, dtype=np.float64)
