@@ -279,7 +279,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
 
 class _Watcher:
-    """scikit-learn's callbacks: every step of learning is a task, and so is the last solve."""
+    """scikit-learn's callbacks: the fit is a task, and every step of learning is a task in it."""
 
     def __init__(self, estimator: GPRegressor, X: np.ndarray, y: np.ndarray) -> None:
         self.estimator, self.X, self.y = estimator, X, y
