@@ -16,6 +16,7 @@ FORBIDDEN = {
     "dualgp.kernels": ("operators", "solvers", "posterior", "gp", "data", *APPLICATIONS),
     "dualgp.operators": ("solvers", "posterior", "gp", "data", *APPLICATIONS),
     "dualgp.solvers": ("kernels", "posterior", "gp", "data", *APPLICATIONS),
+    "dualgp.paths": ("posterior", "gp", "data", *APPLICATIONS),
     "dualgp.posterior": ("gp", "data", *APPLICATIONS),
     # GaussianProcess.learn is a door to learning, which is an application of that class.
     "dualgp.gp": ("data", *(name for name in APPLICATIONS if name != "learning")),

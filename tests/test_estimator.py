@@ -272,3 +272,11 @@ def test_hardly_any_noise_is_solved_in_double_precision():
     fitted.fit(x.astype(np.float32), np.sin(2 * x[:, 0]))
     assert fitted.posterior_.x.dtype == np.float64
     assert "solved again in float64" in fitted.message_
+
+
+@pytest.mark.parametrize(
+    ("noise", "error"), [(0.0, ValueError), (-1.0, ValueError), (np.nan, ValueError), ("a", TypeError)]
+)
+def test_an_impossible_noise_is_refused_in_the_units_it_was_given_in(noise, error):
+    with pytest.raises(error, match=f"noise.*{str(noise)[:2] if error is ValueError else 'real numbers'}"):
+        dg.GPRegressor(noise=noise).fit(*made_up(units=(1.0, 50.0)))

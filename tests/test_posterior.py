@@ -10,6 +10,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import dualgp as dg
 from cases import KERNELS, NOISE, data, exact_posterior, gram, points
+from dualgp import paths
 from dualgp import posterior as posterior_module
 from dualgp._arrays import wide
 
@@ -114,7 +115,8 @@ def test_evaluation_in_blocks_equals_evaluation_at_once(post, m, monkeypatch):
     x = points(m, seed=4)
     in_blocks = (post.mean(x), post.std(x), post.samples(x))
     assert [a.shape for a in in_blocks] == [(m,), (m,), (6, m)]
-    monkeypatch.setattr(posterior_module, "TEST_BLOCK", 4096)
+    for module in (paths, posterior_module):
+        monkeypatch.setattr(module, "TEST_BLOCK", 4096)
     at_once = (post.mean(x), post.std(x), post.samples(x))
     for blocks, once in zip(in_blocks, at_once, strict=True):
         np.testing.assert_allclose(blocks, once, rtol=1e-9, atol=1e-10)

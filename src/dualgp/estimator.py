@@ -14,11 +14,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dualgp._checks import check_count
+from dualgp._checks import as_float_array, check_count
 from dualgp._translate import rescaled, translated
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
+from dualgp.operators import check_noise
 from dualgp.posterior import Posterior
 from dualgp.solvers import CG, Auto, BlockDescent, Result, Solution, Solver
 from dualgp.solvers.base import as_solver
@@ -248,7 +249,9 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             kernel, white = translated(self.kernel, self.learn)
             noise = noise if white is None else white
         if self.noise is not None:
-            noise = self.noise
+            given = as_float_array(self.noise, "noise")
+            check_noise(given)  # here, in the user's units
+            noise = float(given)
         return GaussianProcess(rescaled(kernel, 1.0 / units), noise / units)
 
     def _solver(self) -> Solver | str:

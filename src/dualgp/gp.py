@@ -16,7 +16,8 @@ from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Kernel
 from dualgp.operators import KernelOperator, check_noise
-from dualgp.posterior import Posterior, PriorPaths, evaluate, prior_paths
+from dualgp.paths import PriorPaths, evaluate, prior_paths
+from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solver, solve
 
 DOUBLE_UP_TO = 10_000  # points: beyond, float64 inputs are solved in float32 unless dtype says otherwise

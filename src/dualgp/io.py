@@ -28,7 +28,8 @@ from dualgp.data.tables import Column, Encoding
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import base, features
-from dualgp.posterior import Posterior, PriorPaths
+from dualgp.paths import PriorPaths
+from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solution, descent, preconditioners
 from dualgp.solvers.base import Trace
 from dualgp.tablemodel import TableModel

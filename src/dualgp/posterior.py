@@ -3,120 +3,35 @@
     f(x)  =  mean  +  phi(x) @ w  +  k(x, X) @ (K + noise I)^-1 (y - mean - phi(X) @ w - epsilon)
              -------- prior path      ------------------------------------------------ update path
 
-A path is a function: it can be evaluated anywhere, as often as one likes, and differentiated. Nothing here solves
-anything: the weights of the update come in as an array from whatever solver.
+The paths are in paths.py; this is what one asks of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from dualgp._arrays import in_wide, is_traced, wide
 from dualgp._checks import check_points, check_targets
-from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
-from dualgp.kernels import Features, Kernel
-from dualgp.operators import tiled_product
+from dualgp.paths import TEST_BLOCK, MeanPath, Moments, PriorPaths, SamplePaths, UpdatePaths, evaluate
 from dualgp.solvers.base import Solution
 
 if TYPE_CHECKING:
     from dualgp.gp import GaussianProcess
 
-TEST_BLOCK = 1024  # test points evaluated at once
 NO_SAMPLES = (
     "The standard deviation comes from samples, and this posterior has none. "
     "Condition with num_samples=64, say, or with solver=Cholesky()."
 )
-
-
-class PriorPaths(eqx.Module):
-    """phi(x) @ w: draws from the prior as functions, (m, d) -> (m, s)."""
-
-    features: Features
-    weights: Float[AnyArray, "num s"]
-
-    def __call__(self, x: Points) -> Float[Array, "m s"]:
-        return self.features(x) @ jnp.asarray(self.weights, x.dtype)
-
-
-class UpdatePaths(eqx.Module):
-    """k(x, X) @ weights, streamed over the data: (m, d) -> (m, s)."""
-
-    kernel: Kernel
-    x: Points
-    weights: Columns
-
-    def __call__(self, x: Points) -> Float[Array, "m s"]:
-        return tiled_product(self.kernel, x, jnp.asarray(self.x, x.dtype), jnp.asarray(self.weights, x.dtype))
-
-
-class MeanPath(eqx.Module):
-    """mean + k(x, X) @ weights: (m, d) -> (m, 1)."""
-
-    mean: AnyArray
-    update: UpdatePaths
-
-    def __call__(self, x: Points) -> Float[Array, "m 1"]:
-        return jnp.asarray(self.mean, x.dtype) + self.update(x)
-
-
-class Moments(eqx.Module):
-    """Posterior mean and mean squared deviation: (m, d) -> (m, 2). The first column of the update is the mean's."""
-
-    mean: AnyArray
-    prior: PriorPaths
-    update: UpdatePaths
-
-    def __call__(self, x: Points) -> Float[Array, "m 2"]:
-        update = self.update(x)
-        deviations = self.prior(x) - update[:, 1:]
-        return jnp.stack([self.mean.astype(x.dtype) + update[:, 0], jnp.mean(deviations**2, axis=1)], axis=1)
-
-
-class SamplePaths(eqx.Module):
-    """Posterior functions: `f(x)` has shape (s, m) for m points, `f[i]` is a single one, `len(f)` their number.
-
-    Concrete inputs give NumPy arrays, in blocks of test points; inside `jax.jit`, `jax.grad` or `jax.vmap` it is an
-    ordinary JAX function, in the caller's precision.
-    """
-
-    mean: AnyArray
-    prior: PriorPaths
-    update: UpdatePaths
-
-    def __call__(self, x: Any) -> Float[AnyArray, "s m"]:
-        values = lambda paths, x: paths.mean.astype(x.dtype) + paths.prior(x) + paths.update(x)  # noqa: E731
-        return evaluate(eqx.Partial(values, self), x, self.update.x).T
-
-    def __len__(self) -> int:
-        return self.update.weights.shape[1]
-
-    def __getitem__(self, index: int | slice) -> SamplePaths:
-        if isinstance(index, (int, np.integer)):
-            if not -len(self) <= index < len(self):
-                raise IndexError(f"There are {len(self)} functions, got index {index}.")
-            index = slice(index % len(self), index % len(self) + 1)
-        where = lambda paths: (paths.prior.weights, paths.update.weights)  # noqa: E731
-        with wide():
-            return eqx.tree_at(where, self, tuple(w[:, index] for w in where(self)))
-
-    # Equal means identical, so that `jax.jit(f)` works: arrays have no hash.
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -328,36 +243,5 @@ class Posterior:
         return np.maximum(variance, 0.0)
 
 
-def prior_paths(kernel: Kernel, d: int, num_samples: int, key: RandomKey, num_features: int = 4096) -> PriorPaths:
-    """`num_samples` functions drawn from the prior, by random features."""
-    feature_key, weight_key = jax.random.split(key)
-    features = kernel.features(feature_key, num_features, d)
-    return PriorPaths(features, independent_normals(weight_key, features.num, num_samples))
-
-
-def evaluate(function: Callable[[Points], Columns], x: Any, data: Points) -> AnyArray:
-    """`function` at test points, in the precision of the data, in padded blocks so that few shapes are compiled."""
-    points = check_points(x, "x", data.shape[1])
-    if is_traced(points, function):
-        return function(points)
-    with wide():
-        m = points.shape[0]
-        size = min(TEST_BLOCK, max(16, 1 << max(m - 1, 0).bit_length()))
-        starts = range(0, max(m, 1), size)  # an empty set of points is one empty block
-        return np.concatenate([_evaluate_block(function, points[i : i + size], size, data.dtype) for i in starts])
-
-
-def _evaluate_block(function: Callable[[Points], Columns], points: np.ndarray, size: int, dtype: Any) -> np.ndarray:
-    m = points.shape[0]
-    # Padded with real points: zeros could lie far away, and distances are centred on what is evaluated.
-    padded = np.resize(points.astype(dtype), (size, points.shape[1])) if m else np.zeros((size, points.shape[1]), dtype)
-    return np.asarray(_call(function, padded))[:m]
-
-
 def _as_numpy(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, tree)
-
-
-@eqx.filter_jit
-def _call(function: Callable[[Points], Columns], x: Points) -> Columns:
-    return function(x)
