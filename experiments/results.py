@@ -21,5 +21,5 @@ def averages(lines: list[dict], metric: str) -> str:
     text = f"{values.mean():.{digits}f}"
     if len(values) > 1:
         text += f" ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f} ({len(values)} splits)"
-    steps = sorted({int(line["steps"]) for line in lines} - {0})
-    return text + (f", T = {steps[0] // 1000}k" if steps else "")
+    steps = sorted({line["steps"] for line in lines} - {"0"})
+    return text + (f", T = {steps[0].replace('000', 'k')}" if steps else "")
