@@ -30,6 +30,7 @@ SDD_STEP = (50.0, 10.0)  # elsewhere
 SGD_STEP = (0.5, 0.1)
 CG_RANK, CG_TOLERANCE, CG_ITERATIONS = 100, 1e-2, 1000
 SVGP_POINTS = 3000
+LARGE_SVGP_POINTS = 1000  # ours, for sets that the paper does not have
 
 # Figures 1 to 4 and 6 to 8, all on pol
 AVERAGING = 0.001

@@ -1,19 +1,21 @@
 """The largest stable step size: predicted from a probe of the matrix, and found by trying. B = 512, momentum 0.9.
 
-    python experiments/step_sizes.py [--sets pol,elevators,bike,protein,keggdirected] [--steps 400]
+    python experiments/step_sizes.py [--sets pol,elevators,bike,protein,keggdirected,precip] [--steps 400]
 
-Steps grow by a quarter from 0.4 of the prediction until a run of so many steps diverges.
+Steps grow by a quarter from 0.4 of the prediction until a run of so many steps diverges. Published hyperparameters on
+the UCI sets, learned ones on the others.
 """
 
 import argparse
 
 import jax
 import paper
+from large_sets import learned
 from results import load, save
 
 import dualgp as dg
 from dualgp._arrays import wide
-from dualgp.data import published_model, uci
+from dualgp.data import large, published_model, uci
 from dualgp.solvers.sdd import stable_step_size
 from dualgp.solvers.spectrum import estimate_spectrum
 
@@ -21,7 +23,11 @@ GROWTH = 1.25
 
 
 def measure(name: str, steps: int) -> dict:
-    data, model = uci(name), published_model(name)
+    if name in paper.SETS:
+        data, model = uci(name), published_model(name)
+    else:
+        data = large(name)
+        model, _ = learned(data)
     operator = dg.KernelOperator(model.kernel, data.x, model.noise)
     with wide():
         spectrum = estimate_spectrum(operator, jax.random.key(0))
