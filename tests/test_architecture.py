@@ -11,7 +11,7 @@ import dualgp
 
 ROOT = Path(dualgp.__file__).parent
 MODULES = {".".join(("dualgp", *p.relative_to(ROOT).with_suffix("").parts)): p for p in ROOT.rglob("*.py")}
-APPLICATIONS = ("learning", "thompson", "estimator", "botorch", "plots", "tablemodel", "report", "cli", "io")
+APPLICATIONS = ("learning", "maxima", "thompson", "estimator", "botorch", "plots", "tablemodel", "report", "cli", "io")
 FORBIDDEN = {
     "dualgp.kernels": ("operators", "solvers", "posterior", "gp", "data", *APPLICATIONS),
     "dualgp.operators": ("solvers", "posterior", "gp", "data", *APPLICATIONS),

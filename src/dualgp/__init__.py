@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from dualgp.io import load, save
     from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
     from dualgp.learning import learn
+    from dualgp.maxima import Search, maximise
     from dualgp.operators import KernelOperator
     from dualgp.posterior import Posterior
     from dualgp.solvers import CG, SDD, SGD, Auto, BlockDescent, Cholesky, PivotedCholesky, Result, Solution, solve
+    from dualgp.thompson import ThompsonSampler
 
 __version__ = "0.1.0"
 
@@ -38,11 +40,14 @@ __all__ = [
     "PivotedCholesky",
     "Posterior",
     "Result",
+    "Search",
     "Solution",
+    "ThompsonSampler",
     "data",
     "learn",
     "learning",
     "load",
+    "maximise",
     "metrics",
     "plots",
     "save",
@@ -67,6 +72,8 @@ _HOME = {
     "posterior": ("Posterior",),
     "gp": ("GaussianProcess",),
     "learning": ("learn",),
+    "maxima": ("Search", "maximise"),
+    "thompson": ("ThompsonSampler",),
     "io": ("load", "save"),
     "estimator": ("GPRegressor",),
 }

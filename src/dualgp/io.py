@@ -33,6 +33,7 @@ from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solution, descent, preconditioners
 from dualgp.solvers.base import Trace
 from dualgp.tablemodel import TableModel
+from dualgp.thompson import ThompsonState
 
 FORMAT, VERSION = "dualgp", 1
 
@@ -73,6 +74,7 @@ def load(path: str | os.PathLike, *, classes: Sequence[type] = ()) -> Any:
 def _package_classes() -> dict[str, type]:
     """Every class of the package that a file may contain."""
     found = [Posterior, PriorPaths, GaussianProcess, Solution, Trace, Result, GPRegressor, TableModel, Encoding, Column]
+    found.append(ThompsonState)
     for module in (kernels, base, features, solvers, descent, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}

@@ -235,22 +235,29 @@ class KernelOperator(Operator):
 
 def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns) -> Float[Array, "m s"]:
     """k(rows, x) @ v without ever holding k(rows, x): a sum over tiles of columns, differentiable in O(tile) memory."""
-    n, tile = x.shape[0], _tile(rows.shape[0])
 
     @jax.checkpoint  # the backward pass computes a tile again rather than keeping all of them
     def term(x_tile: Points, v_tile: Columns) -> Float[Array, "m s"]:
         return kernel(rows, x_tile) @ v_tile
 
-    def add(total: Float[Array, "m s"], start: Array) -> tuple[Float[Array, "m s"], None]:
+    return sum_over_tiles(term, x, v, rows.shape[0])
+
+
+def sum_over_tiles(term: Callable[[Points, Columns], Any], x: Points, v: Columns, rows: int) -> Any:
+    """The sum of term(x_tile, v_tile), an array or several, over tiles that suit a block of K with so many rows."""
+    n, tile = x.shape[0], _tile(rows)
+
+    def add(total: Any, start: Array) -> tuple[Any, None]:
         x_tile = jax.lax.dynamic_slice_in_dim(x, start, tile)
         v_tile = jax.lax.dynamic_slice_in_dim(v, start, tile)
-        return total + term(x_tile, v_tile), None
+        return jax.tree.map(jnp.add, total, term(x_tile, v_tile)), None
 
     whole = n - n % tile
-    total = jnp.zeros((rows.shape[0], v.shape[1]), v.dtype)
+    shapes = jax.eval_shape(term, x[: min(n, tile)], v[: min(n, tile)])
+    total = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
     if whole:
         total, _ = jax.lax.scan(add, total, jnp.arange(0, whole, tile, dtype=jnp.int32))
-    return total + term(x[whole:], v[whole:]) if whole < n else total
+    return jax.tree.map(jnp.add, total, term(x[whole:], v[whole:])) if whole < n else total
 
 
 def _tile(rows: int) -> int:

@@ -22,7 +22,7 @@ from dualgp._checks import check_points
 from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Features, Kernel
-from dualgp.operators import tiled_product
+from dualgp.operators import sum_over_tiles, tiled_product
 
 TEST_BLOCK = 1024  # test points evaluated at once
 
@@ -83,8 +83,38 @@ class SamplePaths(eqx.Module):
     update: UpdatePaths
 
     def __call__(self, x: Any) -> Float[AnyArray, "s m"]:
-        values = lambda paths, x: paths.mean.astype(x.dtype) + paths.prior(x) + paths.update(x)  # noqa: E731
-        return evaluate(eqx.Partial(values, self), x, self.update.x).T
+        return evaluate(eqx.Partial(_values, self), x, self.update.x).T
+
+    def each(self, x: Float[AnyArray, "s q d"]) -> tuple[Float[Array, "s q"], Float[Array, "s q d"]]:
+        """Every function at q points of its own, and its gradients there: s q n kernel entries, not s^2 q n.
+
+        For use inside `jax.jit`; value and gradient are summed tile by tile, so that nothing is computed twice.
+        """
+        s, q, d = x.shape
+
+        def prior(points: Float[Array, "s q d"]) -> Float[Array, "s q"]:
+            features = self.prior.features(points.reshape(s * q, d)).reshape(s, q, -1)
+            return jnp.einsum("sqf,fs->sq", features, jnp.asarray(self.prior.weights, x.dtype))
+
+        def update(points: Float[Array, "s q d"], x_tile: Points, w_tile: Columns) -> Float[Array, "s q"]:
+            block = self.update.kernel(points.reshape(s * q, d), x_tile).reshape(s, q, -1)
+            return jnp.einsum("sqt,ts->sq", block, w_tile)
+
+        def with_gradient(function: Callable, *more: AnyArray) -> tuple[Float[Array, "s q"], Float[Array, "s q d"]]:
+            # A value depends on its own point alone, so that one pullback has the gradients of all.
+            values, pullback = jax.vjp(lambda points: function(points, *more), x)
+            return values, pullback(jnp.ones_like(values))[0]
+
+        data, weights = jnp.asarray(self.update.x, x.dtype), jnp.asarray(self.update.weights, x.dtype)
+        terms = sum_over_tiles(lambda *tile: with_gradient(update, *tile), data, weights, s * q)
+        values, gradients = jax.tree.map(jnp.add, with_gradient(prior), terms)
+        return self.mean.astype(x.dtype) + values, gradients
+
+    def __neg__(self) -> SamplePaths:
+        """The functions turned upside down: `maximise(-f, ...)` looks for minima."""
+        where = lambda paths: (paths.mean, paths.prior.weights, paths.update.weights)  # noqa: E731
+        with wide():
+            return eqx.tree_at(where, self, tuple(-leaf for leaf in where(self)))
 
     def __len__(self) -> int:
         return self.update.weights.shape[1]
@@ -104,6 +134,11 @@ class SamplePaths(eqx.Module):
 
     def __hash__(self) -> int:
         return id(self)
+
+
+def _values(paths: SamplePaths, x: Points) -> Float[Array, "m s"]:
+    """Of all functions at the same points. Not a lambda: a new one at every call would be compiled at every call."""
+    return paths.mean.astype(x.dtype) + paths.prior(x) + paths.update(x)
 
 
 def prior_paths(kernel: Kernel, d: int, num_samples: int, key: RandomKey, num_features: int = 4096) -> PriorPaths:

@@ -1,0 +1,283 @@
+"""The maxima of many functions in a box: rounds of shared candidates, then a climb from each function's best ones.
+
+    round      candidates drawn for all functions together, some anywhere, most near points that are good already;
+               every function keeps its best one
+    climb      from its best few, every function climbs on its own: Adam, kept in the box
+
+The first part finds the hill (it costs candidates * n * s), the second the top (starts * steps * n * s, in entries of
+the kernel; a step sees s functions at s times `num_starts` points only, each at its own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dualgp._arrays import in_wide
+from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points, check_positive
+from dualgp._random import generator
+from dualgp._types import RandomKey
+from dualgp.kernels import Kernel
+from dualgp.paths import SamplePaths
+
+CLIMB_AT_ONCE = 1024  # points that climb together
+MOST_GOOD_POINTS = 16_384  # data among which good ones are looked for, where none are given
+SMALLEST_SPREAD = 0.05  # candidates near a best point so far are as close as this share of the spread, or farther
+
+
+@dataclass(frozen=True)
+class Search:
+    """How hard to look.
+
+    - `num_rounds` of `num_candidates` each: the share `uniform` anywhere in the box; of the others, the share `adaptive`
+      near the best points so far of random functions, the rest near given good points.
+    - `num_starts`: of a function's best candidates, how many climb; on different hills if possible.
+    - `num_steps` of Adam with `step_size`, in units of the distance over which the functions vary; it falls to zero
+      in the course of the climb unless `decay` is False.
+    """
+
+    num_rounds: int = 12
+    num_candidates: int = 2048
+    uniform: float = 0.2
+    adaptive: float = 0.5
+    num_starts: int = 4
+    num_steps: int = 50
+    step_size: float = 0.1
+    decay: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("num_rounds", "num_candidates", "num_starts"):
+            check_count(getattr(self, name), name, 1)
+        check_count(self.num_steps, "num_steps")
+        check_positive(self.step_size, "step_size")
+        for name in ("uniform", "adaptive"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is a share between 0 and 1, got {getattr(self, name)!r}.")
+
+
+class Maxima(NamedTuple):
+    """For every function, in the order of `SamplePaths`: where it is highest, and how high."""
+
+    x: Float[np.ndarray, "s d"]
+    value: Float[np.ndarray, " s"]
+
+
+class Good(NamedTuple):
+    """Points worth looking near, and the probability with which each is taken."""
+
+    x: Float[np.ndarray, "m d"]
+    probability: Float[np.ndarray, " m"]
+
+
+def maximise(
+    paths: SamplePaths,
+    bounds: Any,
+    *,
+    key: RandomKey,
+    search: Search | None = None,
+    near: tuple[Any, Any] | None = None,
+    progress: Callable[[str], Any] | None = None,
+) -> Maxima:
+    """Where each posterior function is highest in a box, e.g. `maximise(post.samples, [(0, 1), (0, 1)], key=key)`.
+
+    **Arguments:**
+
+    - `paths`: the functions; `-post.samples` to find minima.
+    - `bounds`: a pair (lower, upper) for each input.
+    - `search`: how hard to look, see `Search`.
+    - `near`: points (m, d) and how good each is (m,), such as the data; the better, the more candidates near it. By
+      default the functions' data, judged by the functions' average.
+    - `progress`: called with a few words about what it is doing.
+    """
+    x, values = climb_all(paths, bounds, key=key, search=search, near=near, progress=progress)
+    return Maxima(x[:, 0], values[:, 0])
+
+
+@in_wide
+def climb_all(
+    paths: SamplePaths,
+    bounds: Any,
+    *,
+    key: RandomKey,
+    search: Search | None = None,
+    near: tuple[Any, Any] | None = None,
+    progress: Callable[[str], Any] | None = None,
+) -> tuple[Float[np.ndarray, "s starts d"], Float[np.ndarray, "s starts"]]:
+    """What `maximise` finds, with each function's other climbs too, best first."""
+    if not isinstance(paths, SamplePaths):
+        raise TypeError(f"maximise takes posterior functions such as post.samples, got {type(paths).__name__}.")
+    search, report = search or Search(), progress or (lambda words: None)
+    box = check_bounds(bounds, paths.update.x.shape[1])
+    rng = generator(check_key(key, "Maximising"))
+    paths = _padded(paths)
+    rough = _in_single_precision(paths)
+    starts = _candidates(rough, box, _good_points(rough, box, near, rng), search, rng, report)
+    x, values = _climb(paths, box, starts, search, report)
+    order = np.argsort(-values, axis=1)
+    return np.take_along_axis(x, order[..., None], axis=1), np.take_along_axis(values, order, axis=1)
+
+
+def check_bounds(bounds: Any, d: int | None = None) -> Float[np.ndarray, "d 2"]:
+    """A box as (d, 2) finite numbers, lower before upper."""
+    box = np.asarray(as_float_array(bounds, "bounds"), np.float64)
+    if box.ndim != 2 or box.shape[1] != 2 or box.shape[0] == 0 or (d is not None and box.shape[0] != d):
+        count = "each" if d is None else f"each of {d}"
+        raise ValueError(f"bounds must be a pair (lower, upper) for {count} input(s), got shape {box.shape}.")
+    check_finite(box, "bounds")
+    wrong = np.flatnonzero(box[:, 0] >= box[:, 1])
+    if wrong.size:
+        low, high = box[wrong[0]]
+        raise ValueError(f"bounds[{wrong[0]}] is ({low:g}, {high:g}): the lower bound must be below the upper one.")
+    return box
+
+
+def _in_single_precision(paths: SamplePaths) -> SamplePaths:
+    """For candidates it is enough, and ten times faster where the data are in double precision."""
+    where = lambda paths: (paths.update.x, paths.update.weights)  # noqa: E731
+    return eqx.tree_at(where, paths, tuple(array.astype(jnp.float32) for array in where(paths)))
+
+
+def _padded(paths: SamplePaths) -> SamplePaths:
+    """The same functions on data whose number is one of few, by points without weight: where data are added now and
+    then, as in Thompson sampling, most searches then need no compilation."""
+    n = paths.update.x.shape[0]
+    unit = max(64, 1 << max(0, n.bit_length() - 3))  # an eighth to a quarter of n
+    more = -n % unit
+    where = lambda paths: (paths.update.x, paths.update.weights)  # noqa: E731
+    x, weights = where(paths)
+    return eqx.tree_at(where, paths, (jnp.pad(x, ((0, more), (0, 0)), "edge"), jnp.pad(weights, ((0, more), (0, 0)))))
+
+
+def spread_of(kernel: Kernel, box: Float[np.ndarray, "d 2"]) -> Float[np.ndarray, " d"]:
+    """Half the distance over which functions vary, in each input: half a lengthscale, at most half the box."""
+    centre, width = box.mean(axis=1), box[:, 1] - box[:, 0]
+    slopes = jax.jacobian(lambda x: kernel.coordinates(x[None])[0])(jnp.asarray(centre))
+    slope = np.linalg.norm(np.asarray(slopes, np.float64), axis=0)
+    return 0.5 / np.maximum(slope, 1.0 / width)
+
+
+def _good_points(
+    paths: SamplePaths, box: np.ndarray, near: tuple[Any, Any] | None, rng: np.random.Generator
+) -> Good | None:
+    """Probabilities that grow from zero at the worst point in proportion to how much better a point is."""
+    if near is not None:
+        x, score = (np.asarray(array, np.float64) for array in near)
+        x = np.asarray(check_points(x, "near", len(box)), np.float64)
+    else:
+        x = np.asarray(paths.update.x, np.float64)
+        x = x[rng.permutation(len(x))[:MOST_GOOD_POINTS]]
+        score = np.asarray(_average(paths)(x)[0], np.float64)
+    inside = np.all((x >= box[:, 0]) & (x <= box[:, 1]), axis=1) & np.isfinite(score)
+    x, score = x[inside], score[inside]
+    above = score - score.min(initial=np.inf)
+    return Good(x, above / above.sum()) if above.sum() > 0 else None
+
+
+def _average(paths: SamplePaths) -> SamplePaths:
+    """One function, the average of all."""
+    where = lambda paths: (paths.prior.weights, paths.update.weights)  # noqa: E731
+    return eqx.tree_at(where, paths, tuple(w.mean(axis=1, keepdims=True) for w in where(paths)))
+
+
+def _candidates(
+    paths: SamplePaths,
+    box: np.ndarray,
+    good: Good | None,
+    search: Search,
+    rng: np.random.Generator,
+    report: Callable[[str], Any],
+) -> Float[np.ndarray, "s starts d"]:
+    """Where to climb from: a function's best candidates of all rounds, on different hills if possible."""
+    lower, upper, spread = box[:, 0], box[:, 1], spread_of(paths.update.kernel, box)
+    found_x: list[np.ndarray] = []
+    found: list[np.ndarray] = []
+    for number in range(search.num_rounds):
+        report(f"candidates, round {number + 1} of {search.num_rounds}")
+        x = rng.uniform(lower, upper, (search.num_candidates, len(box)))
+        num = search.num_candidates - max(1, round(search.uniform * search.num_candidates))
+        num_adaptive = 0 if not found else num if good is None else round(search.adaptive * num)
+        if num_adaptive:
+            best = np.argmax(found, axis=0)
+            function = rng.integers(0, len(best), num_adaptive)
+            around = np.stack(found_x)[best[function], function]
+            scale = SMALLEST_SPREAD ** rng.random((num_adaptive, 1))
+            x[:num_adaptive] = around + scale * spread * rng.standard_normal(around.shape)
+        if good is not None:
+            around = good.x[rng.choice(len(good.x), num - num_adaptive, p=good.probability)]
+            x[num_adaptive:num] = around + spread * rng.standard_normal(around.shape)
+        x = np.clip(x, lower, upper)
+        values = np.asarray(paths(x))
+        values = np.where(np.isnan(values), -np.inf, values)
+        # Apart, because points near a summit are higher than those at the foot of a higher hill.
+        for part in (slice(num_adaptive), slice(num_adaptive, None)):
+            if x[part].size:
+                best = np.argmax(values[:, part], axis=1)
+                found_x.append(x[part][best])
+                found.append(values[:, part][np.arange(len(best)), best])
+    return _best_of_each_hill(np.stack(found_x, axis=1), np.stack(found, axis=1), spread, search.num_starts)
+
+
+def _best_of_each_hill(
+    x: Float[np.ndarray, "s rounds d"], heights: Float[np.ndarray, "s rounds"], spread: np.ndarray, num: int
+) -> Float[np.ndarray, "s starts d"]:
+    """The highest, then the highest away from it, and so on; where nothing is away any more, the next highest."""
+    rows, left = np.arange(len(x)), np.where(np.isneginf(heights), np.finfo(heights.dtype).min, heights)
+    away = np.ones(heights.shape, bool)
+    chosen = []
+    for _ in range(min(num, heights.shape[1])):
+        candidates = np.where(away.any(axis=1, keepdims=True) & ~away, -np.inf, left)
+        pick = np.argmax(candidates, axis=1)
+        chosen.append(x[rows, pick])
+        left[rows, pick] = -np.inf
+        away &= np.linalg.norm((x - chosen[-1][:, None]) / spread, axis=2) > 1.0
+    return np.stack(chosen, axis=1)
+
+
+def _climb(
+    paths: SamplePaths, box: np.ndarray, starts: np.ndarray, search: Search, report: Callable[[str], Any]
+) -> tuple[Float[np.ndarray, "s starts d"], Float[np.ndarray, "s starts"]]:
+    """Where the climbs end and how high, some functions at a time; the last lot overlaps the one before."""
+    num, size = len(paths), min(len(paths), max(1, CLIMB_AT_ONCE // starts.shape[1]))
+    ends, values = np.empty_like(starts), np.empty(starts.shape[:2])
+    dtype = paths.update.x.dtype
+    spread = spread_of(paths.update.kernel, box)
+    for start in range(0, num, size):
+        report(f"climbing, function {start + 1} of {num}")
+        some = slice(min(start, num - size), min(start, num - size) + size)
+        arrays = (jnp.asarray(array, dtype) for array in (box, spread, starts[some]))
+        ends[some], values[some] = _ascend(paths[some], *arrays, search)
+    return np.clip(ends, box[:, 0], box[:, 1]), values
+
+
+@eqx.filter_jit
+def _ascend(
+    paths: SamplePaths,
+    box: Float[Array, "d 2"],
+    spread: Float[Array, " d"],
+    starts: Float[Array, "s starts d"],
+    search: Search,
+) -> tuple[Float[Array, "s starts d"], Float[Array, "s starts"]]:
+    """Adam in units of the spread, so that one step size suits every input. The start, where the end is no higher."""
+    import optax  # takes time to import, and is needed here alone
+
+    adam = optax.scale_by_adam(eps=1e-30)  # heights may be of any size
+
+    def step(carry: tuple[Array, Any], t: Array) -> tuple[tuple[Array, Any], None]:
+        x, memory = carry
+        _, gradient = paths.each(x)
+        change, memory = adam.update(gradient * spread, memory)
+        rate = search.step_size * (1.0 - t / search.num_steps if search.decay else 1.0)
+        x = jnp.clip(x + (rate * spread).astype(x.dtype) * change, box[:, 0], box[:, 1])
+        return (x, memory), None
+
+    (ends, _), _ = jax.lax.scan(step, (starts, adam.init(starts)), jnp.arange(search.num_steps))
+    before, after = paths.each(starts)[0], paths.each(ends)[0]
+    higher = after > before  # a step may overshoot; NaN is never higher
+    return jnp.where(higher[..., None], ends, starts), jnp.where(higher, after, before)
