@@ -40,3 +40,19 @@ OPTIMISER_STEPS = {"adagrad": 10.0, "rmsprop": 0.05, "adam": 0.05, "nesterov": 5
 AVERAGING_BATCH, ARITHMETIC_FROM = 128, 0.7  # Figure 4
 STEP_SIZES = (0.5, 5.0, 50.0)  # Figure 6, as far as its caption tells
 BATCH_SIZES = (32, 128, 512, 2048)  # Figures 7 and 8, as far as their captions tell
+
+# Section 4.2 and appendix C.2: Thompson sampling
+THOMPSON_DIMENSIONS, THOMPSON_LENGTHSCALES, THOMPSON_NOISE = 8, (0.1, 0.2, 0.3, 0.4, 0.5), 1e-6
+THOMPSON_START, THOMPSON_BATCH, THOMPSON_STEPS = 50_000, 1000, 30
+THOMPSON_FEATURES = 4096  # of the targets; the paper has 2,000 with another distribution
+# 30 rounds of 50,000 candidates, a tenth anywhere and the rest near good data; 30 starts, 100 steps of Adam
+THOMPSON_SEARCH = {
+    "num_rounds": 30,
+    "num_candidates": 50_000,
+    "uniform": 0.1,
+    "adaptive": 0.0,
+    "num_starts": 30,
+    "num_steps": 100,
+    "step_size": 0.02,  # of half a lengthscale: the paper's 1e-3 at lengthscale 0.1
+    "decay": False,
+}

@@ -6,37 +6,72 @@ k_xx - k_xm (K_mm^-1 - S^-1) k_mx. What is left out is that Adam also moves the 
 depends on how long it ran.
 """
 
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 from sklearn.cluster import MiniBatchKMeans
 
 import dualgp as dg
 from dualgp._arrays import wide
+from dualgp._random import independent_normals
+from dualgp.paths import SamplePaths, UpdatePaths, evaluate, prior_paths
 
 JITTER = 1e-6  # of the kernel's variance
+
+
+class Inducing(NamedTuple):
+    """Inducing points, lower Cholesky factors of K_mm and of S, and S^-1 K_mn y / noise."""
+
+    points: np.ndarray
+    root: np.ndarray
+    factor: np.ndarray
+    weights: np.ndarray
 
 
 def predict(model: dg.GaussianProcess, data, num_points: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of test observations."""
     noise, variance = float(model.noise), float(model.kernel.variance)
-    scaled = data.x / np.asarray(model.kernel.lengthscale)  # distances as the kernel measures them
+    found = _fit(model, data.x, data.y, num_points, seed)
+    K_mx = _kernel(model, found.points, data.x_test)
+    explained = np.sum(solve_triangular(found.root, K_mx, lower=True) ** 2, axis=0)
+    left = np.sum(solve_triangular(found.factor, K_mx, lower=True) ** 2, axis=0)
+    return K_mx.T @ found.weights, np.sqrt(np.maximum(variance - explained + left, 0.0) + noise)
+
+
+def sample_paths(
+    model: dg.GaussianProcess, x: np.ndarray, y: np.ndarray, num_points: int, num: int, key
+) -> SamplePaths:
+    """`num` functions: prior paths f, moved to u ~ N(K_mm w, K_mm S^-1 K_mm) by k_xm K_mm^-1 (u - f(Z))."""
+    prior_key, noise_key = jax.random.split(key)
+    found = _fit(model, x, y, num_points, 0)
+    prior = prior_paths(model.kernel, x.shape[1], num, prior_key)
+    draws = evaluate(prior, found.points, found.points)
+    spread = solve_triangular(found.factor.T, independent_normals(noise_key, num_points, num), lower=False)
+    weights = found.weights[:, None] + spread - cho_solve((found.root, True), draws)
+    with wide():
+        update = UpdatePaths(model.kernel, *(jnp.asarray(array, jnp.float64) for array in (found.points, weights)))
+    return SamplePaths(model.mean, prior, update)
+
+
+def _fit(model: dg.GaussianProcess, x: np.ndarray, y: np.ndarray, num_points: int, seed: int) -> Inducing:
+    noise, variance = float(model.noise), float(model.kernel.variance)
+    lengthscale = np.asarray(model.kernel.lengthscale)
+    scaled = x / lengthscale  # distances as the kernel measures them
     centres = MiniBatchKMeans(num_points, batch_size=4096, n_init=1, random_state=seed).fit(scaled).cluster_centers_
-    points = centres * np.asarray(model.kernel.lengthscale)
-
-    def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        with wide():
-            return np.asarray(model.kernel(jnp.asarray(a, jnp.float64), jnp.asarray(b, jnp.float64)))
-
-    K_mm = kernel(points, points) + JITTER * variance * np.eye(num_points)
+    points = centres * lengthscale
+    K_mm = _kernel(model, points, points) + JITTER * variance * np.eye(num_points)
     S, right = K_mm.copy(), np.zeros(num_points)
-    for block in np.array_split(np.arange(len(data.y)), max(1, len(data.y) // 4096)):
-        K_mn = kernel(points, data.x[block])
+    for block in np.array_split(np.arange(len(y)), max(1, len(y) // 4096)):
+        K_mn = _kernel(model, points, x[block])
         S += K_mn @ K_mn.T / noise
-        right += K_mn @ data.y[block].astype(np.float64) / noise
-    root, factor = np.linalg.cholesky(K_mm), cho_factor(S, lower=True)
-    K_mx = kernel(points, data.x_test)
-    explained = np.sum(solve_triangular(root, K_mx, lower=True) ** 2, axis=0)
-    left = np.sum(solve_triangular(factor[0], K_mx, lower=True) ** 2, axis=0)
-    mean = K_mx.T @ cho_solve(factor, right)
-    return mean, np.sqrt(np.maximum(variance - explained + left, 0.0) + noise)
+        right += K_mn @ y[block].astype(np.float64) / noise
+    factor = np.linalg.cholesky(S)
+    return Inducing(points, np.linalg.cholesky(K_mm), factor, cho_solve((factor, True), right))
+
+
+def _kernel(model: dg.GaussianProcess, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    with wide():
+        return np.asarray(model.kernel(jnp.asarray(a, jnp.float64), jnp.asarray(b, jnp.float64)))

@@ -137,7 +137,8 @@ import sys
 import jax, numpy as np, dualgp as dg
 model = dg.GaussianProcess(dg.Matern52(0.5, 0.3), 1e-4)
 search = dg.Search(num_rounds=2, num_candidates=128, num_steps=5)
-sampler = dg.ThompsonSampler([(0, 1)] * 2, key=jax.random.key(0), model=model, relearn=None, search=search, path=sys.argv[1])
+settings = {"model": model, "relearn": None, "search": search, "path": sys.argv[1]}
+sampler = dg.ThompsonSampler([(0, 1)] * 2, key=jax.random.key(0), **settings)
 while len(sampler.state.y) < 36:
     x = sampler.ask(6)
     sampler.tell(x, np.sin(5 * x).sum(axis=1))

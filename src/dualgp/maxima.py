@@ -36,7 +36,7 @@ SMALLEST_SPREAD = 0.05  # candidates near a best point so far are as close as th
 class Search:
     """How hard to look.
 
-    - `num_rounds` of `num_candidates` each: the share `uniform` anywhere in the box; of the others, the share `adaptive`
+    - `num_rounds` of `num_candidates`: the share `uniform` anywhere in the box; of the others, the share `adaptive`
       near the best points so far of random functions, the rest near given good points.
     - `num_starts`: of a function's best candidates, how many climb; on different hills if possible.
     - `num_steps` of Adam with `step_size`, in units of the distance over which the functions vary; it falls to zero

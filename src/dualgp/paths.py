@@ -136,7 +136,7 @@ class SamplePaths(eqx.Module):
         return id(self)
 
 
-def _values(paths: SamplePaths, x: Points) -> Float[Array, "m s"]:
+def _values(paths: SamplePaths, x: Points) -> Columns:
     """Of all functions at the same points. Not a lambda: a new one at every call would be compiled at every call."""
     return paths.mean.astype(x.dtype) + paths.prior(x) + paths.update(x)
 

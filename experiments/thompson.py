@@ -1,0 +1,149 @@
+"""Figures 5 and 9: parallel Thompson sampling of functions drawn from the prior, every method under equal compute.
+
+    python experiments/thompson.py                     the small setting of this script, resumable
+    python experiments/thompson.py --paper             the paper's: 50,000 points to start with, 30 steps of 1,000
+    python experiments/thompson.py --draw              docs/figures/figure5.png and a table
+
+Compute is counted in passes over the kernel matrix: 10 (small) or 50 (large) for every iterative method and step, as
+the paper gives them to CG. SDD takes its step size from the probe; SVGP has a tenth (small) or half (large) as many
+inducing points as there are data. All methods know the kernel and the noise, and search with the same effort.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import paper
+import svgp
+from results import in_processes, load
+
+import dualgp as dg
+from dualgp.maxima import Search, climb_all
+
+METHODS = ("default", "SDD", "SGD", "CG", "SVGP", "random")
+PASSES = {"small": 10.0, "large": 50.0}
+INDUCING = {"small": 0.1, "large": 0.5}  # of n
+PICTURES = Path(__file__).parents[1] / "docs" / "figures"
+BOX = [(0.0, 1.0)] * paper.THOMPSON_DIMENSIONS
+
+
+SETTINGS = {
+    "here": {"start": 4000, "batch": 100, "steps": 6, "search": Search(num_candidates=1024, num_starts=2)},
+    "paper": {
+        "start": paper.THOMPSON_START,
+        "batch": paper.THOMPSON_BATCH,
+        "steps": paper.THOMPSON_STEPS,
+        "search": Search(**paper.THOMPSON_SEARCH),
+    },
+}
+
+
+def solver(method: str, n: int, passes: float):
+    """A solver that stops after so many passes."""
+    batch = min(paper.BATCH_SIZE, n // 8)
+    steps = max(1, int(passes * n / batch))
+    if method == "SDD":
+        return dg.SDD(batch_size=batch, num_steps=steps, tol=0.0)
+    if method == "SGD":
+        return dg.SGD(batch_size=batch, num_steps=max(1, steps // 2), step_size=paper.SGD_STEP[0], tol=0.0)
+    if method == "CG":
+        preconditioner = dg.PivotedCholesky(rank=paper.CG_RANK)
+        return dg.CG(max_iterations=int(passes), tol=paper.CG_TOLERANCE, preconditioner=preconditioner)
+    return dg.BlockDescent(max_passes=passes)
+
+
+def functions(method: str, budget: str, model: dg.GaussianProcess, x: np.ndarray, y: np.ndarray, num: int, key):
+    """`num` posterior functions by a method within a budget."""
+    if method == "SVGP":
+        return svgp.sample_paths(model, x, y, round(INDUCING[budget] * len(x)), num, key)
+    posterior = model.condition(x, y, solver=solver(method, len(x), PASSES[budget]), num_samples=num, key=key)
+    return posterior.samples
+
+
+def measure(setting: str, lengthscale: str, method: str, budget: str, seed: str) -> dict:
+    """The best value after every step, of the function itself."""
+    numbers = SETTINGS[setting]
+    model = dg.GaussianProcess(dg.Matern32(float(lengthscale)), paper.THOMPSON_NOISE)
+    key, rng = jax.random.key(int(seed)), np.random.default_rng(int(seed))
+    target = model.sample_prior(len(BOX), 1, key=jax.random.fold_in(key, 1), num_features=paper.THOMPSON_FEATURES)
+    x = rng.random((numbers["start"], len(BOX))).astype(np.float32)
+    y = target(x)[0] + paper.THOMPSON_NOISE**0.5 * rng.standard_normal(len(x)).astype(np.float32)
+    best, began = [float(y.max())], time.process_time()
+    for step in range(numbers["steps"]):
+        solve_key, search_key = jax.random.split(jax.random.fold_in(key, 100 + step))
+        if method == "random":
+            new = rng.random((numbers["batch"], len(BOX))).astype(np.float32)
+        else:
+            paths = functions(method, budget, model, x, y, numbers["batch"], solve_key)
+            found, _ = climb_all(paths, BOX, key=search_key, search=numbers["search"], near=(x, y))
+            new = found[:, 0].astype(np.float32)
+        values = target(new)[0] + paper.THOMPSON_NOISE**0.5 * rng.standard_normal(len(new)).astype(np.float32)
+        x, y = np.concatenate([x, new]), np.concatenate([y, values])
+        best.append(float(y.max()))
+    return {"best": [round(value, 4) for value in best], "cpu seconds": round(time.process_time() - began, 1)}
+
+
+def draw() -> None:
+    """Best value against steps, the average over lengthscales and seeds, and a table of the end values."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    lines = [line for line in load("thompson") if "best" in line and line["setting"] == "here"]
+    figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+    for panel, budget in zip(panels, PASSES, strict=True):
+        for method in METHODS:
+            chosen = [line for line in lines if line["method"] == method and line["budget"] in (budget, "none")]
+            if chosen:
+                panel.plot(np.mean([line["best"] for line in chosen], axis=0), "o-", ms=3, label=method)
+        panel.set(title=f"{budget} budget: {PASSES[budget]:.0f} passes a step", xlabel="steps", ylabel="best value")
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[1].legend(frameon=False, fontsize=8)
+    figure.savefig(PICTURES / "figure5.png", dpi=130)
+    print("| method | budget | " + " | ".join(f"l = {scale}" for scale in paper.THOMPSON_LENGTHSCALES) + " | CPU s |")
+    print("|---|---|" + "---|" * (len(paper.THOMPSON_LENGTHSCALES) + 1))
+    for method, budget in sorted({(line["method"], line["budget"]) for line in lines}):
+        chosen = [line for line in lines if (line["method"], line["budget"]) == (method, budget)]
+        cells = []
+        for scale in paper.THOMPSON_LENGTHSCALES:
+            ends = [line["best"][-1] for line in chosen if line["lengthscale"] == str(scale)]
+            cells.append(f"{np.mean(ends):.2f} ({len(ends)})" if ends else "")
+        print(
+            f"| {method} | {budget} | " + " | ".join(cells) + f" | {np.mean([c['cpu seconds'] for c in chosen]):.0f} |"
+        )
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--paper", action="store_true", help="the paper's numbers of points, steps and candidates")
+    arguments.add_argument("--lengthscales", default=",".join(map(str, paper.THOMPSON_LENGTHSCALES)))
+    arguments.add_argument("--methods", default=",".join(METHODS))
+    arguments.add_argument("--budgets", default=",".join(PASSES))
+    arguments.add_argument("--seeds", default="0")
+    arguments.add_argument(
+        "--one", nargs=5, default=None, metavar=("SETTING", "LENGTHSCALE", "METHOD", "BUDGET", "SEED")
+    )
+    arguments.add_argument("--draw", action="store_true")
+    options = arguments.parse_args()
+    if options.draw:
+        draw()
+    elif options.one:
+        print(json.dumps(measure(*options.one)))
+    else:
+        cells = [
+            ("paper" if options.paper else "here", scale, method, "none" if method == "random" else budget, seed)
+            for seed in options.seeds.split(",")
+            for scale in options.lengthscales.split(",")
+            for budget in options.budgets.split(",")
+            for method in options.methods.split(",")
+        ]
+        keys = ("setting", "lengthscale", "method", "budget", "seed")
+        in_processes("thompson", __file__, list(dict.fromkeys(cells)), keys, limit=24 * 3600)
+
+
+if __name__ == "__main__":
+    main()
