@@ -1,14 +1,19 @@
 """Loading and scaling, on small files made here and, where they are, on the real ones."""
 
+import gzip
 import json
 import os
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
 import dualgp as dg
+from dualgp.data import download
 from dualgp.data import uci as load
-from dualgp.data.uci import NAMES, published_model
+from dualgp.data.uci import published_model
 
 real_data = pytest.mark.skipif("DUALGP_DATA" not in os.environ, reason="DUALGP_DATA does not name a folder of data")
 SHAPES = {
@@ -68,7 +73,6 @@ def test_published_scales_are_standard_deviations_and_become_variances(folder):
     [
         (lambda: load("nothing"), ValueError, "no data set 'nothing' here. Choose one of pol"),
         (lambda: load("pol", 10), ValueError, "split must be 0 to 9"),
-        (lambda: load("bike"), FileNotFoundError, "bike.npz is not in .* set DUALGP_DATA"),
         (lambda: published_model("pol", 7), ValueError, "No hyperparameters were published"),
     ],
 )
@@ -77,8 +81,57 @@ def test_what_is_not_there_is_said_plainly(folder, call, error, sentence):
         call()
 
 
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A place to fetch 3droad from, with 40 rows of it."""
+    source = tmp_path / "source" / "3droad"
+    source.mkdir(parents=True)
+    quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=tmp_path / "source"))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(download, "SOURCE", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setitem(download.SIZES, "3droad", (40, 3))
+    monkeypatch.setenv("DUALGP_DATA", str(tmp_path / "cache"))
+    yield source
+    server.shutdown()
+
+
+def serve(source, rows, columns=4):
+    table = np.random.default_rng(0).normal(size=(rows, columns))
+    masks = np.arange(rows)[:, None] % 10 == np.arange(10)
+    for name, array in (("data", table), ("test_mask", masks.astype(int))):
+        with gzip.open(source / f"{name}.csv.gz", "wt") as file:
+            np.savetxt(file, array, delimiter=",")
+    return table
+
+
+def test_a_set_that_is_missing_is_fetched_once_and_kept(server, tmp_path):
+    table = serve(server, 40)
+    split = load("3droad", 2)
+    test = np.arange(40) % 10 == 2
+    expected = (table[test, -1] - table[~test, -1].mean()) / table[~test, -1].std()
+    np.testing.assert_allclose(split.y_test, expected, rtol=1e-5)
+    for file in server.iterdir():
+        file.unlink()
+    np.testing.assert_array_equal(load("3droad", 2).x, split.x)
+    assert [file.name for file in (tmp_path / "cache").iterdir()] == ["uci-3droad.npz"]
+
+
+def test_a_set_of_another_size_is_refused_and_not_kept(server, tmp_path):
+    serve(server, 30)
+    with pytest.raises(ValueError, match=r"\(30, 4\).*not 40 x 4"):
+        load("3droad")
+    assert not (tmp_path / "cache" / "uci-3droad.npz").exists()
+
+
+def test_without_a_network_it_says_what_to_do(folder, monkeypatch):
+    monkeypatch.setattr(download, "SOURCE", "http://127.0.0.1:9")  # nobody listens there
+    with pytest.raises(FileNotFoundError, match=r"bike is not in .* could not be fetched .* set DUALGP_DATA"):
+        load("bike")
+
+
 @real_data
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHAPES)
 def test_real_data_has_its_published_shape(name):
     split, (n, d) = load(name), SHAPES[name]
     assert len(split.x) + len(split.x_test) == n

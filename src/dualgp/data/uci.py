@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dualgp.data.download import SIZES, download
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Matern32
 
-NAMES = ("pol", "elevators", "bike", "protein", "keggdirected")
+NAMES = tuple(SIZES)
 
 
 class Dataset(NamedTuple):
@@ -28,16 +29,31 @@ def data_folder() -> Path:
 
 
 def uci(name: str, split: int = 0) -> Dataset:
-    """Split 0 to 9 of the data set: row i is a test row of split fold[i] and a training row of every other."""
+    """Split 0 to 9 of the data set: row i is a test row of split fold[i] and a training row of every other.
+
+    Read from `name.npz` or `uci-name.npz` in `DUALGP_DATA` (or the user's cache), else fetched and kept there.
+    """
     if name not in NAMES:
         raise ValueError(f"There is no data set {name!r} here. Choose one of {', '.join(NAMES)}.")
     if split not in range(10):
         raise ValueError(f"split must be 0 to 9, got {split!r}.")
-    with np.load(find(f"{name}.npz")) as arrays:
+    with np.load(_file(name)) as arrays:
         x, y, test = arrays["X"], arrays["y"], arrays["fold"] == split
     x, x_test = scaled(x[~test], x[test])
     y, y_test = scaled(y[~test], y[test])
     return Dataset(x, y, x_test, y_test)
+
+
+def _file(name: str) -> Path:
+    """The file with the standard splits, fetched if it is missing. Other versions of a set have no `fold`."""
+    for path in (data_folder() / f"{name}.npz", data_folder() / f"uci-{name}.npz"):
+        if path.exists():
+            with np.load(path) as arrays:
+                if "fold" in arrays.files:
+                    return path
+    path = data_folder() / f"uci-{name}.npz"
+    download(name, path)
+    return path
 
 
 def published_model(name: str, split: int = 0) -> GaussianProcess:
