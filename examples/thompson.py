@@ -1,9 +1,6 @@
 """Thompson sampling twice: a 6-dimensional test function, and a warehouse whose costs are noisy. Draws thompson.png."""
 
 import jax
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 

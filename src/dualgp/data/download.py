@@ -1,6 +1,6 @@
 """UCI sets that are not there, fetched once: from the repository that has the standard splits, at one fixed commit.
 
-The files are gzipped CSV, inputs and then the target, and a table of ten columns that marks the test rows of each split.
+The files are gzipped CSV, inputs and then the target, and a table of ten columns that marks the test rows of a split.
 No checksums were published for them. What is checked is the size that the repository states, that all numbers are
 finite, and that every row is a test row of exactly one split; the copy that is kept carries checksums of its own.
 """
