@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import threshold
 
 from dualgp.kernels import RBF, Features, Kernel, Matern12, Matern32, Matern52, Product, Scale, Sum
 from dualgp.kernels.features import FourierFeatures, SumFeatures
 from dualgp.kernels.stationary import Stationary
 
-_SMALLEST_SQUARE = 1e-30  # where the root is given the gradient 0 instead of infinity
+SMALLEST_SQUARE = 1e-30  # stands for 0: its root can be divided by
 
 
 @singledispatch
@@ -45,38 +46,33 @@ def _(kernel: Scale, x1: Tensor, x2: Tensor) -> Tensor:
 
 @kernel_block.register
 def _(kernel: Stationary, x1: Tensor, x2: Tensor) -> Tensor:
-    lengthscale = as_tensor(kernel.lengthscale, x1)
-    return as_tensor(kernel.variance, x1) * _profile(kernel, _squared_distances(x1 / lengthscale, x2 / lengthscale))
+    if type(kernel) not in PROFILES:
+        kernel_block.dispatch(Kernel)(kernel, x1, x2)  # says what to do
+    stretch, profile = PROFILES[type(kernel)]
+    scale = math.sqrt(stretch) / as_tensor(kernel.lengthscale, x1)
+    return profile(_squared_distances(scale * x1, scale * x2), math.log(float(kernel.variance)))
 
 
-@singledispatch
-def _profile(kernel: Stationary, squared: Tensor) -> Tensor:
-    """The kernel at unit variance, as a function of the squared scaled distance."""
-    raise TypeError(
-        f"{type(kernel).__name__} has no formula in torch: add it with @dualgp.botorch.kernel_block.register."
-    )
+def _rbf(square: Tensor, log_variance: float) -> Tensor:
+    return torch.exp(log_variance - square)
 
 
-@_profile.register
-def _(kernel: RBF, squared: Tensor) -> Tensor:
-    return torch.exp(-0.5 * squared)
+def _matern12(square: Tensor, log_variance: float) -> Tensor:
+    return torch.exp(log_variance - square.sqrt())
 
 
-@_profile.register
-def _(kernel: Matern12, squared: Tensor) -> Tensor:
-    return torch.exp(-_root(squared))
+def _matern32(square: Tensor, log_variance: float) -> Tensor:
+    r = square.sqrt()
+    return (1.0 + r) * torch.exp(log_variance - r)
 
 
-@_profile.register
-def _(kernel: Matern32, squared: Tensor) -> Tensor:
-    r = math.sqrt(3.0) * _root(squared)
-    return (1.0 + r) * torch.exp(-r)
+def _matern52(square: Tensor, log_variance: float) -> Tensor:
+    r = square.sqrt()
+    return torch.add(1.0 + r, square, alpha=1.0 / 3.0) * torch.exp(log_variance - r)
 
 
-@_profile.register
-def _(kernel: Matern52, squared: Tensor) -> Tensor:
-    r = math.sqrt(5.0) * _root(squared)
-    return (1.0 + r + (5.0 / 3.0) * squared) * torch.exp(-r)
+# By what the squared scaled distance is multiplied, and the kernel as a function of that: each pass over a tile counts.
+PROFILES = {RBF: (0.5, _rbf), Matern12: (1.0, _matern12), Matern32: (3.0, _matern32), Matern52: (5.0, _matern52)}
 
 
 @singledispatch
@@ -103,14 +99,12 @@ def as_tensor(array: Any, like: Tensor) -> Tensor:
 
 
 def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """||a_i - b_j||^2 by one matrix product on centred points; exactly zero for equal rows."""
+    """||a_i - b_j||^2 by one product of centred points, their norms riding along as two more columns."""
     centre = a.detach().mean(dim=0)
     a, b = a - centre, b - centre
-    norms = a.square().sum(dim=1, keepdim=True) + b.square().sum(dim=1)
-    squared = torch.addmm(norms, a, b.T, alpha=-2.0)
-    # Below the rounding error of the formula a distance is zero, as in kernels/distances.py.
-    return torch.where(squared > 8.0 * torch.finfo(a.dtype).eps * norms, squared, 0.0)
-
-
-def _root(squared: Tensor) -> Tensor:
-    return squared.clamp_min(_SMALLEST_SQUARE).sqrt()
+    norms_a, norms_b = (points.square().sum(dim=1, keepdim=True) for points in (a, b))
+    left = torch.cat([-2.0 * a, norms_a, torch.ones_like(norms_a)], dim=1)
+    right = torch.cat([b, torch.ones_like(norms_b), norms_b], dim=1)
+    # Below the rounding error of the formula points are equal: there the root's gradient is 0, not infinite.
+    rounding = 8.0 * torch.finfo(a.dtype).eps * float(norms_a.detach().max() + norms_b.detach().max())
+    return threshold(left @ right.T, rounding, SMALLEST_SQUARE)

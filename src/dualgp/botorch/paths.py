@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from dualgp.botorch.kernels import feature_matrix, kernel_block
 from dualgp.kernels import Features, Kernel
 
-TILE_ENTRIES = 1 << 19  # of K that exist at once: 4 MB in float64
+TILE_ENTRIES = 1 << 20  # of K that exist at once: 8 MB in float64
 SMALLEST_TILE = 256
 POINT_BLOCK = 1024  # points whose random features exist at once
 
