@@ -34,11 +34,17 @@ class DualGPModel(Model):
 
     num_outputs = 1
     batch_shape = Size()
+    data: Tensor
+    weights: Tensor
+    feature_weights: Tensor
+    factor: Tensor
 
-    def __init__(self, fitted: Posterior) -> None:
+    def __init__(self, fitted: Any) -> None:
         Model.__init__(self)
         if not isinstance(fitted, Posterior):
-            raise TypeError(f"DualGPModel takes a posterior such as GaussianProcess.condition's, got {type(fitted)}.")
+            raise TypeError(
+                f"DualGPModel takes a posterior such as GaussianProcess.condition's, got {type(fitted).__name__}."
+            )
         if fitted.prior is None and fitted.solution.factor is None:
             raise ValueError(NO_SAMPLES)
         self.fitted = fitted

@@ -68,6 +68,10 @@ class StreamedPaths(SamplePath):
     those of one function each. Nothing but the points has a gradient.
     """
 
+    data: Tensor
+    weights: Tensor
+    feature_weights: Tensor | None
+
     def __init__(
         self,
         kernel: Kernel,

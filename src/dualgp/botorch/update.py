@@ -16,14 +16,13 @@ from gpytorch.likelihoods import Likelihood
 from jaxtyping import Float
 from torch import Tensor
 
+from dualgp._translate import MATERN, rescaled
 from dualgp.botorch.model import shared, torch_key
 from dualgp.botorch.paths import StreamedPaths
 from dualgp.gp import DOUBLE_UP_TO
-from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
+from dualgp.kernels import RBF, Kernel
 from dualgp.operators import KernelOperator
 from dualgp.solvers import Result, Solver, solve
-
-MATERN = {0.5: Matern12, 1.5: Matern32, 2.5: Matern52}
 
 
 def dual_update(
@@ -64,7 +63,7 @@ def translated(kernel: theirs.Kernel, d: int) -> Kernel:
     if kernel.batch_shape.numel() != 1 or len(kernel.batch_shape):
         raise ValueError(f"A batch of kernels {tuple(kernel.batch_shape)} is not translated: use one model at a time.")
     if isinstance(kernel, theirs.ScaleKernel):
-        return float(kernel.outputscale) * translated(kernel.base_kernel, d)
+        return rescaled(translated(kernel.base_kernel, d), float(kernel.outputscale.detach()))
     if isinstance(kernel, (theirs.AdditiveKernel, theirs.ProductKernel)) and kernel.active_dims is None:
         parts = [translated(part, d) for part in kernel.kernels]
         return reduce(add if isinstance(kernel, theirs.AdditiveKernel) else mul, parts)
@@ -73,8 +72,8 @@ def translated(kernel: theirs.Kernel, d: int) -> Kernel:
     if type(kernel) is theirs.MaternKernel and kernel.nu in MATERN:
         return MATERN[kernel.nu](_lengthscale(kernel, d))
     raise ValueError(
-        f"GPyTorch's {type(kernel).__name__} is not translated. There are RBFKernel and MaternKernel, and sums, products "
-        "and ScaleKernels of them."
+        f"GPyTorch's {type(kernel).__name__} is not translated. There are RBFKernel and MaternKernel, and sums, "
+        "products and ScaleKernels of them."
     )
 
 
