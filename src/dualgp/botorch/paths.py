@@ -112,7 +112,8 @@ class StreamedPaths(SamplePath):
 
     def _values(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """(m, d) -> (m, s), or with the functions `index` (slots, m, d) -> (slots, m)."""
-        weights, feature_weights = self.weights, self.feature_weights
+        weights: Tensor | None = self.weights
+        feature_weights = self.feature_weights
         if index is not None and index.numel() != self.sample_shape.numel():
             weights, feature_weights = (w if w is None else w[:, index] for w in (weights, feature_weights))
 
