@@ -13,7 +13,7 @@ Every cell is a process of its own that may map 16 GB; importing and making the 
 
 "mean error" and "std ratio": mean and standard deviation of the 64 paths against the exact posterior's, the error in
 units of its standard deviation, root mean square over the points; 64 exact paths have 0.125 and 1. "score": error of
-the mean against the true function in units of the paths' standard deviation; 64 exact paths have 1.01 to 1.03.
+the mean against the true function in units of the paths' standard deviation; 64 exact paths have 1.02.
 """
 
 import resource
@@ -111,7 +111,8 @@ def measure(n: str, method: str) -> dict:
     except (RuntimeError, MemoryError) as error:
         if "memory" not in str(error):
             raise
-        return {**line, "failed": "out of memory", "message": str(error).split("Error code")[0][-120:]}
+        wanted = str(error).partition("you tried to ")[2].partition(".")[0]
+        return {**line, "failed": f"out of memory ({wanted})"}
     line |= {"draw": drawn - began, "evaluate": time.perf_counter() - drawn}
     line |= {"draw cpu": drawn_cpu - began_cpu, "evaluate cpu": time.process_time() - drawn_cpu}
     line |= {"gigabytes": gigabytes()}
