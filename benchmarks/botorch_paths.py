@@ -8,7 +8,8 @@ Every cell is a process of its own that may map 16 GB; importing and making the 
 - BoTorch: draw_matheron_paths as it is. Its update makes a copy of the Cholesky factor for every path.
 - BoTorch, stacked: the same prior paths, with one factorisation and one solve for all right-hand sides. Float64, exact.
 - dual_update: the same prior paths, our solver with its default tolerance (relative residual 1e-2).
-- DualGPModel: our prior paths too, with the mean's solve included.
+- dual_prior, dual_update: our prior paths as well.
+- DualGPModel: a posterior of ours, the solve for its mean included.
 - DualGPModel, 1,000 paths: only its memory counts, so the solver is stopped almost at once.
 
 "mean error" and "std ratio": mean and standard deviation of the 64 paths against the exact posterior's, the error in
@@ -32,7 +33,7 @@ from gpytorch.means import ZeroMean
 from record import run_cells
 
 import dualgp as dg
-from dualgp.botorch import DualGPModel, dual_update
+from dualgp.botorch import DualGPModel, dual_prior, dual_update
 
 LENGTHSCALE, NOISE, D, PATHS, POINTS = np.linspace(0.4, 1.4, 6), 1e-3, 6, 64, 1000
 MODEL = dg.GaussianProcess(dg.Matern52(LENGTHSCALE), noise=NOISE)
@@ -87,6 +88,7 @@ METHODS: dict[str, Callable[..., Paths]] = {
     "BoTorch": in_botorch(),
     "BoTorch, stacked": in_botorch(update_strategy=stacked_update),
     "dual_update": in_botorch(update_strategy=dual_update),
+    "dual_prior, dual_update": in_botorch(prior_sampler=dual_prior, update_strategy=dual_update),
     "DualGPModel": ours(),
     "DualGPModel, 1,000 paths": ours(1000, max_passes=0.02),
 }

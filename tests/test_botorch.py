@@ -25,7 +25,7 @@ from botorch.sampling.pathwise import draw_matheron_paths
 from botorch.sampling.pathwise.prior_samplers import draw_kernel_feature_paths
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 
-from dualgp.botorch import DualGPModel, dual_update, kernel_block, paths
+from dualgp.botorch import DualGPModel, dual_prior, dual_update, kernel_block, paths
 
 D, NUM = 2, 6
 KERNELS = {
@@ -250,9 +250,29 @@ def rbf_features(kernel, **settings):
     return gen_kernel_features(RBFKernel().double(), **settings)
 
 
+def test_prior_functions_have_the_moments_of_the_model():
+    model = single_task(THEIRS["product"](), input_transform=Normalize(D)).double().eval()
+    model.mean_module.constant = 2.0
+    x = 3.0 * points(4)
+    values = dual_prior(model, torch.Size([4000]))(x).detach()
+    expected = model.covar_module(model.input_transform(x)).to_dense().detach()
+    torch.testing.assert_close(values.mean(0), torch.full((4,), 2.0, dtype=torch.double), rtol=0, atol=0.06)
+    torch.testing.assert_close(torch.cov(values.T), expected, rtol=0, atol=0.08)
+
+
+def test_functions_of_a_single_task_model_have_its_posterior_moments():
+    model = single_task(THEIRS["matern"](), input_transform=Normalize(D), outcome_transform=Standardize(1)).double()
+    x = 3.0 * points(4)
+    drawn = draw_matheron_paths(model.eval(), torch.Size([4000]), prior_sampler=dual_prior, update_strategy=dual_update)
+    values, exact = drawn(x).detach(), model.posterior(x)
+    std = exact.variance.detach().sqrt()[:, 0]
+    assert ((values.mean(0) - exact.mean.detach()[:, 0]).abs() < 0.08 * std).all()
+    torch.testing.assert_close(values.std(0), std, rtol=0.06, atol=0)
+
+
 def test_functions_of_a_single_task_model_have_gradients_and_slots():
     model = single_task(THEIRS["matern"]()).double().eval()
-    functions = draw_matheron_paths(model, torch.Size([3]), update_strategy=dual_update)
+    functions = draw_matheron_paths(model, torch.Size([3]), prior_sampler=dual_prior, update_strategy=dual_update)
     x = points(2, 3, 1).requires_grad_()
     assert functions(x).shape == (2, 3, 1)
     assert torch.autograd.gradcheck(functions, x, atol=1e-5)

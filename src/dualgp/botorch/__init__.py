@@ -3,7 +3,7 @@
 kernels.py  our kernels and random features at torch tensors
 paths.py    prior path + update path in torch, streamed over the data, forwards and backwards
 model.py    DualGPModel: a posterior for acquisition functions, and its functions for `draw_matheron_paths`
-update.py   dual_update: the update strategy that solves for all paths of a SingleTaskGP at once
+update.py   dual_prior and dual_update: prior paths and update strategy for a SingleTaskGP
 """
 
 try:
@@ -14,6 +14,6 @@ except ImportError as error:
 from dualgp.botorch.kernels import kernel_block
 from dualgp.botorch.model import DualGPModel
 from dualgp.botorch.paths import StreamedPaths
-from dualgp.botorch.update import dual_update
+from dualgp.botorch.update import dual_prior, dual_update
 
-__all__ = ["DualGPModel", "StreamedPaths", "dual_update", "kernel_block"]
+__all__ = ["DualGPModel", "StreamedPaths", "dual_prior", "dual_update", "kernel_block"]

@@ -65,7 +65,7 @@ class StreamedPaths(SamplePath):
     """Functions in torch: a tensor of shape `batch x m x d` gives values of shape `broadcast(batch, sample_shape) x m`.
 
     So (m, d) points are shared by all functions, and `batch x s x 1 x d`, as in Thompson sampling with s slots, are
-    those of one function each. Nothing but the points has a gradient.
+    those of one function each. Nothing but the points has a gradient. Without data it is the prior path alone.
     """
 
     data: Tensor
@@ -118,7 +118,9 @@ class StreamedPaths(SamplePath):
             weights, feature_weights = (w if w is None else w[:, index] for w in (weights, feature_weights))
 
         def block(x: Tensor) -> Tensor:
-            values = self.mean + update_values(self.kernel, self.data, weights, x)
+            values = self.mean
+            if self.data.shape[0]:
+                values = values + update_values(self.kernel, self.data, weights, x)
             return values if self.features is None else values + prior_values(self.features, feature_weights, x)
 
         return in_blocks(block, x)
