@@ -118,7 +118,7 @@ class StreamedPaths(SamplePath):
             weights, feature_weights = (w if w is None else w[:, index] for w in (weights, feature_weights))
 
         def block(x: Tensor) -> Tensor:
-            values = self.mean
+            values = torch.as_tensor(self.mean).to(x)
             if self.data.shape[0]:
                 values = values + update_values(self.kernel, self.data, weights, x)
             return values if self.features is None else values + prior_values(self.features, feature_weights, x)

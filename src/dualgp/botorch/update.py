@@ -48,9 +48,9 @@ class MeanPath(SamplePath):
 
 
 def dual_prior(model: Any, sample_shape: Size, num_features: int = 4096) -> PathDict:
-    """Functions drawn from the prior of a BoTorch model, by our stratified random features; models as for `dual_update`.
+    """Functions drawn from the prior of a BoTorch model, by our stratified random features.
 
-    torch's generator decides which.
+    Models as for `dual_update`; torch's generator decides which functions.
     """
     points = _points(model)
     d, kernel = points.shape[1], translated(model.covar_module, points.shape[1])
