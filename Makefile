@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One XLA thread pool per test worker: two workers on two cores are faster than one with both.
 WORKERS ?= 2
 
-.PHONY: demo test check docs bench reproduce reproduce-full clean
+.PHONY: demo test test-all check docs bench bench-botorch reproduce reproduce-full clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -18,6 +18,16 @@ demo: .venv/ready
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations=5
 
+# With the extras, in an environment of their own: BoTorch 0.18 wants a JAX below 0.10. Downloads PyTorch.
+test-all: .venv-all/ready
+	.venv-all/bin/python -m pytest --numprocesses $(WORKERS) --durations=5
+
+.venv-all/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-all
+	.venv-all/bin/pip install --quiet --upgrade pip
+	.venv-all/bin/pip install --quiet --editable '.[dev,botorch]'
+	touch .venv-all/ready
+
 docs: .venv/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
@@ -25,7 +35,7 @@ docs: .venv/docs
 	$(BIN)/pip install --quiet --editable '.[docs]'
 	touch .venv/docs
 
-# Two hours on 2 cores; results that are there already are not measured again, except for the short ones. The peers come with PyTorch: .venv/peers is the only step that downloads it.
+# Two hours on 2 cores; results that are there already are not measured again, except for the short ones. The peers come with PyTorch: .venv/peers and .venv-all/ready are the only steps that download it.
 bench: .venv/peers
 	$(BIN)/python benchmarks/rows.py
 	$(BIN)/python benchmarks/steps.py
@@ -39,6 +49,9 @@ bench: .venv/peers
 	$(BIN)/python benchmarks/learning.py
 	$(BIN)/python benchmarks/table.py
 	$(BIN)/python benchmarks/chart.py
+
+bench-botorch: .venv-all/ready
+	.venv-all/bin/python benchmarks/botorch_paths.py
 
 .venv/peers: .venv/ready
 	$(BIN)/pip install --quiet --editable '.[bench]'
@@ -65,4 +78,4 @@ check: .venv/ready
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-all .pytest_cache .mypy_cache .ruff_cache .hypothesis

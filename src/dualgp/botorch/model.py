@@ -1,0 +1,169 @@
+"""DualGPModel: a fitted posterior for BoTorch's acquisition functions, and its functions as BoTorch's paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from botorch.models.model import Model
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths
+from botorch.sampling.pathwise.prior_samplers import draw_kernel_feature_paths
+from botorch.sampling.pathwise.update_strategies import gaussian_update
+from gpytorch.distributions import MultivariateNormal
+from jaxtyping import Float
+from torch import Size, Tensor
+
+from dualgp._arrays import wide
+from dualgp.botorch.kernels import kernel_block
+from dualgp.botorch.paths import POINT_BLOCK, StreamedPaths, in_blocks, prior_values, recomputed, update_values
+from dualgp.posterior import NO_SAMPLES, Posterior
+
+JITTER = 1e-8  # of k(x, x), on the diagonal of covariances: near points in a batch would make them singular
+
+
+class DualGPModel(Model):
+    """A posterior of dualgp as a BoTorch model with one output: `DualGPModel(model.condition(x, y, key=key))`.
+
+    Computes in the dtype of the points it is given, and BoTorch wants double. Covariances are exact where the solver
+    was Cholesky (by default up to 4,096 points), otherwise averages over the posterior's s functions, of rank s.
+    `draw_matheron_paths`, and with it `PathwiseThompsonSampling`, takes its functions from those of the posterior.
+    """
+
+    num_outputs = 1
+    batch_shape = Size()
+    data: Tensor
+    weights: Tensor
+    feature_weights: Tensor
+    factor: Tensor
+
+    def __init__(self, fitted: Any) -> None:
+        Model.__init__(self)
+        if not isinstance(fitted, Posterior):
+            raise TypeError(
+                f"DualGPModel takes a posterior such as GaussianProcess.condition's, got {type(fitted).__name__}."
+            )
+        if fitted.prior is None and fitted.solution.factor is None:
+            raise ValueError(NO_SAMPLES)
+        self.fitted = fitted
+        self.kernel, self.mean, self.noise = fitted.model.kernel, float(fitted.model.mean), float(fitted.model.noise)
+        with wide():
+            self.jitter = JITTER * float(np.max(self.kernel.diagonal(fitted.x)))
+        self.register_buffer("data", shared(fitted.x))
+        self.register_buffer("weights", shared(fitted.weights))
+        self.register_buffer("feature_weights", None if fitted.prior is None else shared(fitted.prior.weights))
+        self.register_buffer("factor", None if fitted.solution.factor is None else shared(fitted.solution.factor))
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: Any = None,
+    ) -> Any:
+        """The joint posterior of the function (or of observations) at `batch x q x d` points, with gradients in X."""
+        if output_indices not in (None, [0], [-1]):
+            raise ValueError(f"There is one output, got output_indices={output_indices}.")
+        if X.shape[-1] != self.data.shape[1]:
+            raise ValueError(f"X has {X.shape[-1]} column(s), but the model was built on {self.data.shape[1]}.")
+        moments = self._sampled if self.factor is None else self._exact
+        mean, covariance = moments(X.reshape(-1, *X.shape[-2:]))
+        mean, covariance = mean.reshape(X.shape[:-1]), covariance.reshape(*X.shape[:-1], X.shape[-2])
+        noise = self._observation_noise(observation_noise, mean)
+        joint = MultivariateNormal(mean, covariance + torch.diag_embed(self.jitter + noise))
+        posterior = GPyTorchPosterior(joint)
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+
+    def subset_output(self, idcs: list[int]) -> DualGPModel:
+        if idcs not in ([0], [-1]):
+            raise ValueError(f"There is one output, got idcs={idcs}.")
+        return self
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> DualGPModel:
+        """The model given (n', d) points and (n', 1) values as well, solved from where this one ended.
+
+        One set of observations and the model's own noise: no batches of fantasies, which would be a solve each.
+        """
+        if kwargs or X.ndim != 2 or Y.shape != (X.shape[0], 1):
+            raise NotImplementedError(
+                "DualGPModel conditions on (n', d) points and (n', 1) values with the model's own noise, got shapes "
+                f"{tuple(X.shape)} and {tuple(Y.shape)} and {sorted(kwargs)}. Acquisition functions that need batches "
+                "of fantasies (knowledge gradient) are not supported."
+            )
+        x, y = (tensor.detach().cpu().numpy() for tensor in (X, Y[:, 0]))
+        return DualGPModel(self.fitted.update(x, y, key=torch_key()))
+
+    def _exact(self, x: Float[Tensor, "b q d"]) -> tuple[Float[Tensor, "b q"], Float[Tensor, "b q q"]]:
+        """mean + k(x, X) @ weights and k(x, x') - k(x, X) A^-1 k(X, x')."""
+        size = max(1, POINT_BLOCK // x.shape[1])
+        means, covariances = zip(*(recomputed(self._exact_block, block) for block in x.split(size)), strict=True)
+        return torch.cat(means), torch.cat(covariances)
+
+    def _exact_block(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        cross = kernel_block(self.kernel, self.data.to(x), x.flatten(0, 1))
+        mean = self.mean + cross.T @ self.weights[:, 0].to(x)
+        half = torch.linalg.solve_triangular(self.factor.to(x), cross, upper=False)
+        half = half.unflatten(1, x.shape[:2]).movedim(0, 1)  # (b, n, q)
+        prior = torch.stack([kernel_block(self.kernel, points, points) for points in x])
+        return mean.unflatten(0, x.shape[:2]), prior - half.mT @ half
+
+    def _sampled(self, x: Float[Tensor, "b q d"]) -> tuple[Float[Tensor, "b q"], Float[Tensor, "b q q"]]:
+        """The mean, and the average of products of sample deviations phi(x) @ w - k(x, X) @ weights."""
+        s = self.feature_weights.shape[1]
+        if x.shape[1] > s:
+            raise ValueError(
+                f"The joint posterior at {x.shape[1]} points takes more than the {s} functions that there are. "
+                "Condition with num_samples=256, say, or with solver=Cholesky(), or use fewer points in a batch."
+            )
+
+        def block(x: Tensor) -> Tensor:
+            update = update_values(self.kernel, self.data, self.weights, x)
+            deviations = prior_values(self.fitted.prior.features, self.feature_weights, x) - update[:, 1:]
+            return torch.cat([self.mean + update[:, :1], deviations], dim=1)
+
+        values = in_blocks(block, x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        mean, deviations = values[..., 0], values[..., 1:]
+        return mean, deviations @ deviations.mT / s
+
+    def _observation_noise(self, noise: bool | Tensor, mean: Tensor) -> Tensor:
+        if isinstance(noise, Tensor):  # (batch) x q x 1, variances
+            return noise.squeeze(-1).to(mean).expand_as(mean)
+        return torch.full_like(mean, self.noise if noise else 0.0)
+
+
+@DrawMatheronPaths.register(DualGPModel)
+def _draw_matheron_paths(
+    model: DualGPModel, *, sample_shape: Size, prior_sampler: Any, update_strategy: Any
+) -> StreamedPaths:
+    """Functions of the posterior, at random and without replacement: torch's generator decides which."""
+    if prior_sampler is not draw_kernel_feature_paths or update_strategy is not gaussian_update:
+        raise ValueError("A DualGPModel has its functions already: leave out prior_sampler and update_strategy.")
+    there, wanted = model.fitted.num_samples, sample_shape.numel()
+    if wanted > there:
+        raise ValueError(
+            f"{wanted} functions were asked for, and the posterior has {there}. Condition with num_samples={wanted} "
+            "or more."
+        )
+    chosen = torch.randperm(there)[:wanted].to(model.weights.device)
+    return StreamedPaths(
+        model.kernel,
+        model.data,
+        model.weights[:, :1] - model.weights[:, 1 + chosen],
+        sample_shape,
+        mean=model.mean,
+        features=model.fitted.prior.features,
+        feature_weights=model.feature_weights[:, chosen],
+    )
+
+
+def shared(array: Any) -> Tensor:
+    """An array of NumPy or JAX as a tensor, without a copy where it may be written to (JAX's may not)."""
+    array = np.asarray(array)
+    return torch.from_numpy(array) if array.flags.writeable else torch.tensor(array)
+
+
+def torch_key() -> jax.Array:
+    """A JAX key from torch's generator, so that `torch.manual_seed` fixes everything."""
+    return jax.random.key(int(torch.randint(2**31 - 1, ())))
