@@ -78,7 +78,7 @@ class _Loop:
 
         self.file, self.last_saved = None, time.perf_counter()
         if run.checkpoint is not None:
-            self.file = Checkpoint(run.checkpoint, (requested, operator, b, start, key, self.first_step))
+            self.file = Checkpoint(run.checkpoint, (requested, *operator.problem(b, start), key, self.first_step))
             if (saved := self.file.load((self.solver, self.state, self.last_good))) is not None:
                 (self.solver, self.state, self.last_good), progress = saved
                 self.at = Progress(**progress)
@@ -102,7 +102,7 @@ class _Loop:
                     return Result.CONVERGED
             elif self.solver.tol > 0 and self._has_stalled():
                 break
-            if self.file is not None and time.perf_counter() - self.last_saved >= CHECKPOINT_SECONDS:
+            if self.file is not None and self._since(self.last_saved) >= CHECKPOINT_SECONDS:
                 self._save()
         return Result.BUDGET_REACHED
 
@@ -119,7 +119,7 @@ class _Loop:
         if result is Result.BUDGET_REACHED and checked.upper.max() <= self.solver.tol:
             result = Result.CONVERGED
         return Solution(
-            weights=np.asarray(weights),
+            weights=weights if self.operator.holds(weights) else np.asarray(weights),
             result=result,
             message=self._message(result, checked.estimate),
             residual=checked.estimate,
@@ -134,7 +134,7 @@ class _Loop:
 
     def _steps_left(self) -> int:
         solver, run, at, n = self.solver, self.run, self.at, self.operator.n
-        out_of_time = run.max_seconds is not None and time.perf_counter() - self.called >= run.max_seconds
+        out_of_time = run.max_seconds is not None and self._since(self.called) >= run.max_seconds
         if out_of_time and at.step > self.first_step:  # a chunk takes seconds, and is better than nothing
             return 0
         left = solver.max_steps(n) - (at.step - self.first_step)
@@ -195,6 +195,9 @@ class _Loop:
     def _level(self, residual_norms: np.ndarray) -> float:
         """The relative residual of all columns together."""
         return float(np.linalg.norm(residual_norms) / np.linalg.norm(self.norms))
+
+    def _since(self, moment: float) -> float:
+        return self.operator.agreed(time.perf_counter() - moment)
 
     def _seconds(self) -> float:
         return time.perf_counter() - self.began
