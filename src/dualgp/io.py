@@ -93,6 +93,8 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return {"array": name}
     if isinstance(value, Result):
         return {"class": "Result", "value": value.value}
+    if isinstance(value, Posterior):
+        value = value.gathered()
     if isinstance(value, Solution):
         value = dataclasses.replace(value, state=None, factor=_packed(value.factor))
     fields = _fields(value)

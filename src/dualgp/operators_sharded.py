@@ -175,6 +175,12 @@ class ShardedOperator(Operator):
         sums = [int(checksum(array)) for array in (x, *columns)]
         return self.kernel, self.noise, self.n, self.x.shape[1], str(self.dtype), sums
 
+    def own_x(self) -> Float[np.ndarray, "own d"]:
+        """The rows of x that this process holds."""
+        shards = sorted(self.x.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+        own = self.layout.own
+        return np.concatenate([np.asarray(shard.data) for shard in shards])[: own.stop - own.start]
+
     def _points(self, index: Indices) -> Points:
         """x[index] on every device: an all-reduce of B x d numbers."""
         return self._everywhere(self.x[index])
