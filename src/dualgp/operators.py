@@ -113,6 +113,11 @@ class Operator(eqx.Module):
         """The (n, s) columns in the host's memory."""
         return np.asarray(columns)
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether this process can do without others: then it may stop when it likes."""
+        return True
+
     def agreed(self, seconds: float) -> float:
         """A time by the clock that decisions are made by: of many processes, the first one's."""
         return seconds

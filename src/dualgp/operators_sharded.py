@@ -67,7 +67,7 @@ class ShardedOperator(Operator):
         own = check_points(np.asarray(x[self.layout.own]), "x")
         own = own.astype(own.dtype if dtype is None else dtype)
         # Padded with a real point: zeros could lie far away, and distances are centred on what is evaluated.
-        self.x = self.layout.place(own, own[0] if len(own) else np.asarray(x[:1]).reshape(1, -1))
+        self.x = self.layout.place(own, own[0] if len(own) else 0.0)
         _check_distances(kernel.coordinates(self.x))
         self.kept = _keep(kernel, self.x, self.layout) if self._fits(memory) else None
 
@@ -116,7 +116,8 @@ class ShardedOperator(Operator):
         self, rows: Int[AnyArray, " rows"], columns: Int[AnyArray, " columns"], dtype: Any = None
     ) -> Float[Array, "rows columns"]:
         dtype = jnp.dtype(dtype or self.dtype)
-        return self.kernel(self._points(rows).astype(dtype), self._points(columns).astype(dtype))
+        points = self._points(rows).astype(dtype)
+        return self.kernel(points, points if columns is rows else self._points(columns).astype(dtype))
 
     def kernel_diagonal(self) -> Float[Array, " height"]:
         return self._data_only(self.kernel.diagonal(self.x)[:, None])[:, 0]
@@ -166,6 +167,10 @@ class ShardedOperator(Operator):
 
     def collect(self, columns: AnyArray) -> np.ndarray:
         return self.layout.collect(columns)
+
+    @property
+    def is_alone(self) -> bool:
+        return jax.process_count() == 1
 
     def agreed(self, seconds: float) -> float:
         return agreed(seconds)

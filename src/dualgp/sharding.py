@@ -117,9 +117,7 @@ class Layout:
 
     def collect(self, array: AnyArray) -> np.ndarray:
         """All n rows on this host. On many hosts each of them must ask, and each gets them."""
-        if isinstance(array, jax.Array) and not array.is_fully_addressable and not array.is_fully_replicated:
-            array = multihost_utils.process_allgather(array, tiled=True)
-        return np.asarray(array)[: self.n]
+        return gather(array)[: self.n]
 
     def is_data(self) -> Array:
         """(height, 1): whether a row is one of the data. Inside `jax.jit`."""
@@ -127,6 +125,23 @@ class Layout:
 
     def _shards(self) -> dict:
         return self.sharding.addressable_devices_indices_map((self.height, 1))
+
+
+def gather(array: Any) -> np.ndarray:
+    """The whole array on this host. If it is spread over many, each of them must ask."""
+    if isinstance(array, jax.Array) and not array.is_fully_addressable and not array.is_fully_replicated:
+        return np.asarray(multihost_utils.process_allgather(array, tiled=True))
+    return np.asarray(array)
+
+
+def place_like(array: np.ndarray, like: Any) -> AnyArray:
+    """An array where `like` is. Padding may differ: rows of zeros are added at the end, or taken off."""
+    if not (isinstance(like, jax.Array) and isinstance(like.sharding, NamedSharding)):
+        return jnp.asarray(array)
+    if array.shape[:1] != like.shape[:1]:
+        array = array[: like.shape[0]]
+        array = np.pad(array, [(0, like.shape[0] - len(array)), *[(0, 0)] * (array.ndim - 1)])
+    return jax.make_array_from_callback(array.shape, like.sharding, lambda index: array[index])
 
 
 def agreed(value: float) -> float:

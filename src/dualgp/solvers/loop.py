@@ -53,6 +53,8 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
         try:
             result = loop.go_on(show)
         except KeyboardInterrupt:
+            if not operator.is_alone:  # what is left to do takes all processes, and the others do not know
+                raise
             result = Result.INTERRUPTED
         return loop.finish(result)
 
@@ -111,7 +113,7 @@ class _Loop:
         if self.file is not None and result in (Result.BUDGET_REACHED, Result.INTERRUPTED):
             self._save()
         if self.file is not None and result is Result.CONVERGED:
-            self.file.path.unlink(missing_ok=True)
+            self.file.delete()
         if result is Result.DIVERGED or self.at.level > 2.0 * self.at.smallest:
             self.state = self.last_good
         weights = self.solver.weights(self.state)
