@@ -193,7 +193,7 @@ class ShardedOperator(Operator):
     def _everywhere(self, array: Array) -> Array:
         return jax.lax.with_sharding_constraint(array, NamedSharding(self.layout.mesh, EVERYWHERE))
 
-    def _data_only(self, array: Columns) -> Columns:
+    def _data_only(self, array: Columns) -> Array:
         array = jnp.where(self.layout.is_data(), array, 0.0)
         return jax.lax.with_sharding_constraint(array, self.layout.sharding)
 
@@ -217,7 +217,7 @@ def on_devices(function: Any, layout: Layout, specs: Any, out: PartitionSpec) ->
 
 
 def spread_product(kernel: Kernel, rows: Points, x: Points, v: Columns, layout: Layout) -> Float[Array, "m s"]:
-    """k(rows, x) @ v for x and v that are spread: `tiled_product` on each device, and an all-reduce of m x s numbers."""
+    """k(rows, x) @ v for x and v that are spread: tiles on each device, and an all-reduce of m x s numbers."""
 
     def part(kernel: Kernel, rows: Points, x: Points, v: Columns) -> Float[Array, "m s"]:
         return jax.lax.psum(tiled_product(kernel, rows, x, v), layout.axes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -36,8 +37,8 @@ def as_mesh(devices: Mesh | int | str | Sequence[jax.Device]) -> Mesh:
     if isinstance(devices, (int, np.integer)) and not isinstance(devices, bool):
         if not 1 <= devices <= len(there):
             raise ValueError(
-                f"{devices} device(s) were asked for, but JAX sees {len(there)} ({there[0].platform}). For virtual ones "
-                f"on a CPU, set XLA_FLAGS=--xla_force_host_platform_device_count={devices} before JAX is imported."
+                f"{devices} device(s) were asked for, but JAX sees {len(there)} ({there[0].platform}). For virtual "
+                f"ones on a CPU, set XLA_FLAGS=--xla_force_host_platform_device_count={devices} before JAX is imported."
             )
         return Mesh(np.array(there[:devices]), (AXIS,))
     return Mesh(np.array(list(devices)), (AXIS,))
@@ -84,7 +85,7 @@ class Layout:
     def own(self) -> slice:
         """The rows of data that this process holds."""
         cuts = sorted(index[0].indices(self.height)[:2] for index in self._shards().values())
-        if any(stop != start for (_, stop), (start, _) in zip(cuts[:-1], cuts[1:], strict=True)):
+        if any(stop != start for (_, stop), (start, _) in pairwise(cuts)):
             raise ValueError("The devices of a process must be neighbours in the mesh. Make it of jax.devices().")
         return slice(min(cuts[0][0], self.n), min(cuts[-1][1], self.n))
 
@@ -123,7 +124,7 @@ class Layout:
         """(height, 1): whether a row is one of the data. Inside `jax.jit`."""
         return (jnp.arange(self.height, dtype=jnp.int32) < self.n)[:, None]
 
-    def _shards(self) -> dict:
+    def _shards(self) -> Any:
         return self.sharding.addressable_devices_indices_map((self.height, 1))
 
 
