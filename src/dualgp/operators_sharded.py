@@ -87,21 +87,19 @@ class ShardedOperator(Operator):
         return self._rows(index, v, jnp.zeros((), self.dtype))
 
     def _rows(self, index: Indices, v: Columns, noise: Float[Array, ""]) -> Float[Array, "batch s"]:
-        if self.kept is not None:
-            local = lambda kernel, kept, x, v, points, index: kept[index] @ v  # noqa: E731
-        else:
-            local = lambda kernel, kept, x, v, points, index: tiled_product(kernel, points, x, v)  # noqa: E731
-
-        def part(kernel: Kernel, kept: Any, x: Points, v: Columns, points: Points, index: Indices, noise: Array) -> Any:
+        def part(kernel: Kernel, source: Any, v: Columns, index: Indices, noise: Array) -> Float[Array, "batch s"]:
+            kept, points, x = source
+            product = tiled_product(kernel, points, x, v) if kept is None else kept[index] @ v
             here = index - self._first_row()
-            own = jnp.where(((here >= 0) & (here < v.shape[0]))[:, None], v[jnp.clip(here, 0, v.shape[0] - 1)], 0.0)
-            return jax.lax.psum(local(kernel, kept, x, v, points, index) + noise * own, self.layout.axes)
+            is_here = ((here >= 0) & (here < v.shape[0]))[:, None]
+            own = jnp.where(is_here, v[jnp.clip(here, 0, v.shape[0] - 1)], 0.0)
+            return jax.lax.psum(product + noise * own, self.layout.axes)
 
         rows, columns = self.layout.rows, PartitionSpec(None, self.layout.axes)
-        specs = (EVERYWHERE, columns, rows, rows, EVERYWHERE, EVERYWHERE, EVERYWHERE)
-        points = self._points(index) if self.kept is None else None
+        specs = (EVERYWHERE, (columns, EVERYWHERE, rows), rows, EVERYWHERE, EVERYWHERE)
+        source = (None, self._points(index), self.x) if self.kept is None else (self.kept, None, None)
         v = jax.lax.with_sharding_constraint(v, self.layout.sharding)
-        return self._on_devices(part, specs, EVERYWHERE)(self.kernel, self.kept, self.x, v, points, index, noise)
+        return self._on_devices(part, specs, EVERYWHERE)(self.kernel, source, v, index, noise)
 
     def kernel_columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "height s"]:
         def part(kernel: Kernel, x: Points, points: Points, u: Columns) -> Columns:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from dualgp._arrays import in_wide
 from dualgp._checks import as_float_array, check_finite, check_key
-from dualgp._types import Columns, RandomKey
+from dualgp._types import AnyArray, Columns, RandomKey
 from dualgp.operators import Operator
 
 
@@ -50,7 +50,7 @@ class Solution:
     - `factor`: the Cholesky factor of A, where the solver made one. `state`: what another step would need.
     """
 
-    weights: np.ndarray = field(repr=False)
+    weights: AnyArray = field(repr=False)
     result: Result
     message: str
     residual: np.ndarray = field(repr=False)
