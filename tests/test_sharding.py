@@ -40,7 +40,7 @@ def test_a_posterior_on_one_device_of_a_mesh_is_the_plain_one():
     x_new = points(9, seed=3)
     for what in ("mean", "std", "samples"):
         np.testing.assert_allclose(getattr(spread, what)(x_new), getattr(plain, what)(x_new), rtol=1e-10)
-    more = [posterior.update(x_new, np.zeros(9), key=key) for posterior in (plain, spread)]
+    more = [posterior.update(x_new, np.zeros(9), key=key, solver=solver) for posterior in (plain, spread)]
     np.testing.assert_allclose(more[1].mean(x_new), more[0].mean(x_new), rtol=1e-8, atol=1e-10)
     assert more[1].n == 509 and more[1].layout is not None
 

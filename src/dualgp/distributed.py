@@ -42,7 +42,6 @@ def initialize(
     _check(coordinator, rank, size)
     # Otherwise JAX aborts with a core dump when the first process dies. Has no effect if JAX was imported before.
     os.environ.setdefault("JAX_ENABLE_RECOVERABILITY", "1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # it warns of the line above
     import jax
 
     given = {"coordinator_address": coordinator, "num_processes": size, "process_id": rank}
