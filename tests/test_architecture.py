@@ -11,11 +11,26 @@ import dualgp
 
 ROOT = Path(dualgp.__file__).parent
 MODULES = {".".join(("dualgp", *p.relative_to(ROOT).with_suffix("").parts)): p for p in ROOT.rglob("*.py")}
-APPLICATIONS = ("learning", "maxima", "thompson", "estimator", "botorch", "plots", "tablemodel", "report", "cli", "io")
+APPLICATIONS = (
+    "learning",
+    "maxima",
+    "thompson",
+    "estimator",
+    "botorch",
+    "plots",
+    "tablemodel",
+    "tablefit",
+    "report",
+    "distributed",
+    "cli",
+    "io",
+)
 FORBIDDEN = {
     "dualgp.kernels": ("operators", "solvers", "posterior", "gp", "data", *APPLICATIONS),
-    "dualgp.operators": ("solvers", "posterior", "gp", "data", *APPLICATIONS),
-    "dualgp.solvers": ("kernels", "posterior", "gp", "data", *APPLICATIONS),
+    "dualgp.operators": ("operators_sharded", "solvers", "posterior", "gp", "data", *APPLICATIONS),
+    "dualgp.operators_sharded": ("solvers", "posterior", "gp", "data", *APPLICATIONS),
+    "dualgp.sharding": ("kernels", "operators", "operators_sharded", "solvers", "posterior", "gp", "data", *APPLICATIONS),
+    "dualgp.solvers": ("kernels", "sharding", "operators_sharded", "posterior", "gp", "data", *APPLICATIONS),
     "dualgp.paths": ("posterior", "gp", "data", *APPLICATIONS),
     "dualgp.posterior": ("gp", "data", *APPLICATIONS),
     # GaussianProcess.learn is a door to learning, which is an application of that class.

@@ -12,7 +12,12 @@ def generator(key: RandomKey, *path: int) -> np.random.Generator:
     return np.random.default_rng([*np.ravel(jax.random.key_data(key)).tolist(), *path])
 
 
-def independent_normals(key: RandomKey, num: int, num_samples: int) -> Float[np.ndarray, "num s"]:
-    """A column of standard normals for each sample; with more samples the first ones stay the same."""
-    columns = [generator(key, i).standard_normal(num, np.float32) for i in range(num_samples)]
-    return np.stack(columns, axis=1)
+def independent_normals(
+    key: RandomKey, num: int, num_samples: int, rows: slice = slice(None)
+) -> Float[np.ndarray, "rows s"]:
+    """A column of standard normals for each sample; with more samples the first ones stay the same.
+
+    `rows`: of the `num` numbers of a column those to keep, so that who has a share of the rows has the same numbers.
+    """
+    columns = (generator(key, i).standard_normal(num, np.float32)[rows].copy() for i in range(num_samples))
+    return np.stack(list(columns), axis=1)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualgp._container import NotReadable, read, write
+from dualgp.sharding import agreed, gather, place_like, writes
 
 FORMAT = "dualgp-checkpoint-1"
 
@@ -20,7 +21,8 @@ FORMAT = "dualgp-checkpoint-1"
 class Checkpoint:
     """A file that a run saves itself to, and continues from if it belongs to the same problem.
 
-    `problem` is everything that the run depends on; its fingerprint is stored in the file.
+    `problem` is everything that the run depends on; its fingerprint is stored in the file. Of many processes all save
+    and load, the first one writes, and their number may be another when they go on.
     """
 
     def __init__(self, path: str | os.PathLike, problem: Any) -> None:
@@ -31,13 +33,23 @@ class Checkpoint:
 
     def save(self, state: Any, progress: dict[str, Any]) -> None:
         """Write the arrays in `state` and the JSON values in `progress`; a reader sees the old file or the new one."""
-        arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(_array_leaves(state))}
-        write(self.path, {"format": FORMAT, "problem": self.fingerprint, "progress": progress}, arrays)
+        arrays = {f"leaf{i}": gather(leaf) for i, leaf in enumerate(_array_leaves(state))}
+        if writes():
+            write(self.path, {"format": FORMAT, "problem": self.fingerprint, "progress": progress}, arrays)
+
+    def delete(self) -> None:
+        """The work is done."""
+        if writes():
+            self.path.unlink(missing_ok=True)
 
     def load(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
         """What was saved, with arrays in the places of those in `like`; None where there is no file yet."""
-        if not self.path.exists():
+        if not agreed(self.path.exists()):
             return None
+        if not self.path.exists():
+            raise FileNotFoundError(
+                f"The first process sees {self.path}, process {jax.process_index()} does not. Put it where all do."
+            )
         try:
             header, arrays = read(self.path)
             if header.get("format") != FORMAT:
@@ -52,7 +64,8 @@ class Checkpoint:
                 "Delete it to start anew, or pass another checkpoint=."
             )
         dynamic, static = eqx.partition(like, eqx.is_array)
-        leaves = [jnp.asarray(arrays[f"leaf{i}"]) for i in range(len(arrays))]
+        places = jax.tree.leaves(dynamic)
+        leaves = [place_like(arrays[f"leaf{i}"], place) for i, place in enumerate(places)]
         dynamic = jax.tree.unflatten(jax.tree.structure(dynamic), leaves)
         return eqx.combine(dynamic, static), header["progress"]
 

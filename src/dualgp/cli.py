@@ -85,6 +85,10 @@ def main() -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all randomness.")
 @click.option("--resume", is_flag=True, help="Go on from an unfinished fit of the same table.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--distributed", is_flag=True, help="As one of many processes; see below.")
+@click.option("--coordinator", metavar="HOST:PORT", help="Where the first process listens. Not needed under SLURM.")
+@click.option("--rank", type=click.IntRange(0), help="The number of this process, from 0.")
+@click.option("--size", type=click.IntRange(1), help="How many processes there are.")
 @_plain_errors
 def fit(
     table: Path,
@@ -99,8 +103,12 @@ def fit(
     seed: int,
     resume: bool,
     quiet: bool,
+    distributed: bool,
+    coordinator: str | None,
+    rank: int | None,
+    size: int | None,
 ) -> None:
-    """Fit a model to a TABLE: .csv, .tsv (also compressed) or .parquet, with column names.
+    """Fit a model to a TABLE: .csv, .tsv (also compressed) or .parquet, with column names, or .npy.
 
     Every column but the target is an input; text becomes one input for each value, times become days. Scales,
     smoothness and noise are learned. Ctrl-C stops and keeps what there is.
@@ -110,7 +118,21 @@ def fit(
         dualgp fit houses.csv --target price -o houses.dgp --drop id --hold-out 0.1
         dualgp fit big.parquet --target y -o big.dgp --max-seconds 3600
         dualgp fit big.parquet --target y -o big.dgp --resume
+
+    On many processes, on one host or many, each reads its own rows of a .npy or .parquet file of numbers. Start the
+    same command everywhere, under SLURM or with three more options; after a failure it goes on from where it was.
+
+    \b
+        srun dualgp fit big.npy --target 8 -o big.dgp --distributed
+        dualgp fit big.npy --target 8 -o big.dgp --distributed --coordinator 10.0.0.1:1234 --rank 0 --size 2
     """
+    if distributed:
+        if hold_out or missing != "fill" or resume:
+            raise ValueError("--hold-out, --missing and --resume are for a fit in one process, not for --distributed.")
+        settings = {"n_samples": samples, "tol": tol, "max_seconds": max_seconds, "random_state": seed}
+        return _fit_together(table, target, output, drop, settings, quiet, (coordinator, rank, size))
+    if (coordinator, rank, size) != (None, None, None):
+        raise ValueError("--coordinator, --rank and --size are for --distributed.")
     partial = output.with_name(output.name + ".partial")
     pieces = [partial, Path(f"{partial}.solve")]
     if not output.parent.is_dir():
@@ -257,6 +279,42 @@ def report(model: Path, data: Path | None, output: Path) -> None:
 
     write_report(_load(model), output, None if data is None else _read(data))
     click.echo(f"Wrote {output} ({output.stat().st_size / 1e3:.0f} kB).")
+
+
+def _fit_together(
+    table: Path, target: str, output: Path, drop: tuple[str, ...], settings: dict, quiet: bool, where: tuple
+) -> None:
+    from dualgp import distributed
+    from dualgp.data.shares import open_rows
+
+    open_rows(table).check(target, drop)  # what is wrong for all is said before anyone waits
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {output.parent} to write {output.name} to. Make it first.")
+    distributed.initialize(*where)
+    with distributed.together():
+        _plain_errors(_fit_as_one_of_many)(table, target, output, drop, settings, quiet)
+        distributed.finish()
+
+
+def _fit_as_one_of_many(
+    table: Path, target: str, output: Path, drop: tuple[str, ...], settings: dict, quiet: bool
+) -> None:
+    from dualgp.io import save
+    from dualgp.sharding import writes
+    from dualgp.tablefit import fit_share
+
+    began, partial = time.perf_counter(), output.with_name(output.name + ".partial")
+    model = fit_share(table, target, drop=drop, checkpoint=partial, verbose=int(writes() and not quiet), **settings)
+    report = model.regressor.report()
+    save(model, output)
+    if not writes():
+        return
+    if model.regressor.finished_:
+        partial.unlink(missing_ok=True)
+    click.echo(report)
+    click.echo(f"Wrote {output} ({output.stat().st_size / 1e6:.1f} MB) after {time.perf_counter() - began:.0f} s.")
+    if not model.regressor.finished_:
+        click.echo("The fit is not finished. The model can be used; the same command goes on from here.", err=True)
 
 
 def _read(path: Path) -> Any:

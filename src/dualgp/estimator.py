@@ -21,6 +21,7 @@ from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
 from dualgp.operators import check_noise
 from dualgp.posterior import Posterior
+from dualgp.sharding import as_mesh
 from dualgp.solvers import CG, Auto, BlockDescent, Result, Solution, Solver
 from dualgp.solvers.base import as_solver
 
@@ -65,6 +66,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     checkpoint : path or None
         A file to save progress to, and others that begin with its name. The same fit, with the same `random_state`
         (None means 0 here), goes on from it; it is deleted when the fit is complete.
+    devices : int, "all", list of JAX devices, `jax.sharding.Mesh` or None
+        Spread the rows over these devices; None is the first one alone.
     random_state : int, RandomState or None
     verbose : int
         1 shows progress, 2 also prints a report.
@@ -98,6 +101,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         tol=1e-2,
         max_seconds=None,
         checkpoint=None,
+        devices=None,
         random_state=None,
         verbose=0,
     ) -> None:
@@ -109,6 +113,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         self.tol = tol
         self.max_seconds = max_seconds
         self.checkpoint = checkpoint
+        self.devices = devices
         self.random_state = random_state
         self.verbose = verbose
 
@@ -119,6 +124,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         y = y.astype(np.float64)
         num_samples = check_count(self.n_samples, "n_samples")
         began, solver = time.perf_counter(), as_solver(self._solver())
+        mesh = None if self.devices is None else as_mesh(self.devices)
         self.X_offset_ = X.mean(axis=0, dtype=np.float64)
         self.y_offset_, self.y_scale_ = float(y.mean(dtype=np.float64)), float(_scale(y))
         x, targets = self._inputs(X), (y - self.y_offset_) / self.y_scale_
@@ -127,6 +133,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         def condition(model: GaussianProcess, **settings: Any) -> Posterior:
             left = None if self.max_seconds is None else max(1e-3, self.max_seconds - (time.perf_counter() - began))
             run = {"solver": solver, "num_samples": num_samples, "max_seconds": left, "progress": bool(self.verbose)}
+            run["mesh"] = mesh
             with warnings.catch_warnings():  # of divergence, which may have a remedy here
                 warnings.filterwarnings("ignore", "BlockDescent diverged", RuntimeWarning)
                 return model.condition(x, targets, key=key, **run | settings)
@@ -142,6 +149,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
                 fixed=() if self.noise is None else ("noise",),
                 solver=solver,
                 num_samples=num_samples,
+                mesh=mesh,
                 max_seconds=self.max_seconds,
                 checkpoint=self.checkpoint,
                 progress=watcher if watcher and watcher.has_company else bool(self.verbose),
@@ -225,7 +233,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         posterior = self.posterior_.update(
             self._inputs(X),
             targets,
-            key=jax.random.fold_in(_key(self.random_state), len(self.posterior_.x)),
+            key=jax.random.fold_in(_key(self.random_state), self.posterior_.n),
             solver=self._solver(),
             max_seconds=self.max_seconds,
             progress=bool(self.verbose),
@@ -242,8 +250,11 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
     def _model(self, X: np.ndarray) -> GaussianProcess:
         """What to start from, on centred inputs and standardised targets."""
+        return self._start(_scale(X))
+
+    def _start(self, scales: np.ndarray) -> GaussianProcess:
         units = self.y_scale_**2
-        kernel: Kernel = Matern32(_scale(X) * np.sqrt(X.shape[1]), units)
+        kernel: Kernel = Matern32(scales * np.sqrt(len(scales)), units)
         noise = NOISE * units
         if self.kernel is not None:
             kernel, white = translated(self.kernel, self.learn)

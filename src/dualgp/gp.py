@@ -16,8 +16,10 @@ from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Kernel
 from dualgp.operators import KernelOperator, check_noise
+from dualgp.operators_sharded import ShardedOperator
 from dualgp.paths import PriorPaths, evaluate, prior_paths
 from dualgp.posterior import Posterior
+from dualgp.sharding import Layout, as_mesh
 from dualgp.solvers import Result, Solver, solve
 
 DOUBLE_UP_TO = 10_000  # points: beyond, float64 inputs are solved in float32 unless dtype says otherwise
@@ -54,6 +56,7 @@ class GaussianProcess(eqx.Module):
         start: Any = None,
         dtype: Any = None,
         memory: int | None = None,
+        mesh: Any = None,
         max_seconds: float | None = None,
         max_passes: float | None = None,
         checkpoint: Any = None,
@@ -70,25 +73,32 @@ class GaussianProcess(eqx.Module):
         - `start`: weights to start from, those of a posterior with similar parameters, the same key and at most as many
           samples.
         - `dtype`: by default that of `x`, but float32 from 10,000 points on. `memory`: see `KernelOperator`.
+        - `mesh`: devices to spread the rows over: a `jax.sharding.Mesh`, a number, "all" or a list. On many hosts every
+          process makes the same call with the whole `x` and `y`, as memory maps say: each reads its own rows.
         - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`.
         """
-        x = check_points(x)
-        y = check_targets(y, x.shape[0])
         check_count(num_samples, "num_samples")
-        operator = KernelOperator(self.kernel, x, self.noise, memory=memory, dtype=_precision(x, dtype))
+        operator: KernelOperator | ShardedOperator
+        if mesh is None:
+            x = check_points(x)
+            y = check_targets(y, x.shape[0])
+            operator = KernelOperator(self.kernel, x, self.noise, memory=memory, dtype=_precision(x, x.shape[0], dtype))
+        else:
+            operator, y = self._spread(x, y, mesh, dtype, memory)
         sample_key, noise_key, solve_key = _split(key, num_samples)
         prior = None
         if num_samples:
             prior = prior_paths(
-                self.kernel, x.shape[1], num_samples, sample_key, check_count(num_features, "num_features", 2)
+                self.kernel, operator.x.shape[1], num_samples, sample_key, check_count(num_features, "num_features", 2)
             )
-        targets = self._targets(operator.x, y, prior, noise_key)
+        targets = self._targets(operator, y, prior, noise_key)
         if start is not None:
             if np.ndim(start) != 2 or np.shape(start)[1] > targets.shape[1]:
                 raise ValueError(
-                    f"start must have {x.shape[0]} rows and at most {targets.shape[1]} columns, got {np.shape(start)}."
+                    f"start must have {operator.n} rows and at most {targets.shape[1]} columns, got {np.shape(start)}."
                 )
-            start = jnp.pad(jnp.asarray(start, operator.dtype), ((0, 0), (0, targets.shape[1] - np.shape(start)[1])))
+            start = start if operator.holds(start) else operator.place(start)
+            start = jnp.pad(start, ((0, 0), (0, targets.shape[1] - np.shape(start)[1])))
         run = {"max_seconds": max_seconds, "max_passes": max_passes, "checkpoint": checkpoint, "progress": progress}
         return self._posterior(operator, targets, prior, solver, key=solve_key, start=start, **run)
 
@@ -110,12 +120,12 @@ class GaussianProcess(eqx.Module):
         if x.shape[0] == 0:
             return posterior
         _, noise_key, solve_key = _split(key, posterior.num_samples)
-        dtype = posterior.x.dtype
+        before, dtype = posterior.gathered(), posterior.x.dtype
         x_new = jnp.asarray(x, dtype)
-        operator = KernelOperator(self.kernel, jnp.concatenate([posterior.x, x_new]), self.noise, memory=memory)
-        new_targets = self._targets(x_new, y, posterior.prior, noise_key)
-        targets = jnp.concatenate([posterior.targets, new_targets])
-        start = jnp.concatenate([jnp.asarray(posterior.weights, dtype), jnp.zeros_like(new_targets)])
+        new_targets = self._columns(x_new, y, posterior.prior, noise_key, slice(0, len(y)), len(y))
+        operator = self._operator(jnp.concatenate([before.x, x_new]), posterior, memory)
+        targets = operator.place(jnp.concatenate([before.targets, new_targets]))
+        start = operator.place(jnp.concatenate([jnp.asarray(before.weights, dtype), jnp.zeros_like(new_targets)]))
         return self._posterior(operator, targets, posterior.prior, solver, key=solve_key, start=start, **run)
 
     @in_wide
@@ -129,7 +139,7 @@ class GaussianProcess(eqx.Module):
         **run: Any,
     ) -> Posterior:
         """`posterior` solved further, by the same solver unless another is given."""
-        operator = KernelOperator(self.kernel, posterior.x, self.noise, memory=memory)
+        operator = self._operator(posterior.gathered().x, posterior, memory)
         solver = posterior.solution.solver if solver is None else solver
         return self._posterior(
             operator, posterior.targets, posterior.prior, solver, key=key, start=posterior.solution, **run
@@ -150,24 +160,63 @@ class GaussianProcess(eqx.Module):
         template = np.zeros((0, d), np.float32)
         return lambda x: float(self.mean) + evaluate(paths, x, template).T
 
-    def _targets(self, x: Points, y: AnyArray, prior: PriorPaths | None, key: RandomKey | None) -> Columns:
-        """Right-hand sides: y - mean, then phi(X) @ w + epsilon for each sample."""
+    def _operator(self, x: Points, posterior: Posterior, memory: int | None) -> KernelOperator | ShardedOperator:
+        """On the devices that `posterior` is on."""
+        if posterior.layout is None:
+            return KernelOperator(self.kernel, x, self.noise, memory=memory)
+        return ShardedOperator(self.kernel, x, self.noise, mesh=posterior.layout.mesh, memory=memory)
+
+    def _spread(self, x: Any, y: Any, mesh: Any, dtype: Any, memory: int | None) -> tuple[ShardedOperator, AnyArray]:
+        """The operator, and the targets of the rows that are this process's own."""
+        x, y = (array if hasattr(array, "shape") else np.asarray(array) for array in (x, y))
+        if y.shape[:1] != x.shape[:1]:
+            raise ValueError(f"y has {y.shape[0]} value(s) for {x.shape[0]} row(s) of x. Pass one target per row.")
+        mesh = as_mesh(mesh)
+        own = Layout(x.shape[0], mesh).own
+        x_own = check_points(np.asarray(x[own]))
+        dtype = _precision(x_own, x.shape[0], dtype)
+        operator = ShardedOperator(self.kernel, x, self.noise, mesh=mesh, memory=memory, dtype=dtype)
+        return operator, check_targets(np.asarray(y[own]), len(x_own))
+
+    def _targets(
+        self, operator: KernelOperator | ShardedOperator, y: AnyArray, prior: PriorPaths | None, key: RandomKey | None
+    ) -> Columns:
+        """Right-hand sides, where the operator wants them; `y` has the rows of this process."""
+        if isinstance(operator, KernelOperator):
+            return self._columns(operator.x, y, prior, key, slice(0, operator.n), operator.n)
+        own = operator.layout.own
+        return operator.layout.place(self._columns(operator.own_x(), y, prior, key, own, operator.n))
+
+    def _columns(
+        self, x: Points, y: AnyArray, prior: PriorPaths | None, key: RandomKey | None, rows: slice, n: int
+    ) -> Columns:
+        """y - mean, then phi(X) @ w + epsilon for each sample, for some of the n rows."""
         mean_column = jnp.asarray(np.asarray(y, np.float64) - float(self.mean), x.dtype)[:, None]
         if prior is None:
             return mean_column
         draws = evaluate(prior, x, x)
-        epsilon = independent_normals(key, *draws.shape) * np.sqrt(float(self.noise))
+        epsilon = independent_normals(key, n, draws.shape[1], rows) * np.sqrt(float(self.noise))
         return jnp.concatenate([mean_column, jnp.asarray(draws + epsilon, x.dtype)], axis=1)
 
     def _posterior(
-        self, operator: KernelOperator, targets: Columns, prior: PriorPaths | None, solver: Solver | str, **run: Any
+        self,
+        operator: KernelOperator | ShardedOperator,
+        targets: Columns,
+        prior: PriorPaths | None,
+        solver: Solver | str,
+        **run: Any,
     ) -> Posterior:
         solution = solve(operator, targets, solver, **run)
         if solution.result is Result.DIVERGED:
             warnings.warn(solution.message, RuntimeWarning, stacklevel=6)
+        layout = operator.layout if isinstance(operator, ShardedOperator) else None
+        if layout is not None and solution.factor is None:
+            return Posterior(self, operator.x, targets, solution.weights, prior, solution, layout)
         # An exact solution is worth exact arithmetic in predictions too: with little noise, float32 would spoil it.
         dtype = operator.dtype if solution.factor is None else np.float64
-        x, targets, weights = (jnp.asarray(array, dtype) for array in (operator.x, targets, solution.weights))
+        x = operator.x if layout is None else layout.collect(operator.x)
+        targets = targets if layout is None else layout.collect(targets)
+        x, targets, weights = (jnp.asarray(array, dtype) for array in (x, targets, solution.weights))
         return Posterior(self, x, targets, weights, prior, solution)
 
 
@@ -178,14 +227,14 @@ def _split(key: RandomKey | None, num_samples: int) -> tuple[Any, Any, Any]:
     return sample_key, noise_key, solve_key
 
 
-def _precision(x: AnyArray, dtype: Any) -> np.dtype:
-    """The dtype to solve in, with a warning where columns of `x` do not survive it."""
+def _precision(x: AnyArray, n: int, dtype: Any) -> np.dtype:
+    """The dtype to solve in for n points, with a warning where columns of `x`, some of them, do not survive it."""
     if dtype is None:
-        dtype = np.float64 if x.dtype == np.float64 and x.shape[0] <= DOUBLE_UP_TO else np.float32
+        dtype = np.float64 if x.dtype == np.float64 and n <= DOUBLE_UP_TO else np.float32
     dtype = np.dtype(dtype)
     if dtype not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64, got {dtype}.")
-    if dtype == np.float32 and x.dtype == np.float64:
+    if dtype == np.float32 and x.dtype == np.float64 and len(x):
         lost = np.max(np.abs(x - x.astype(np.float32)), axis=0)
         spread = np.std(x, axis=0)
         hurt = np.flatnonzero((lost > 1e-4 * spread) & (np.ptp(x, axis=0) > 0))

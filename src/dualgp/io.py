@@ -30,6 +30,7 @@ from dualgp.gp import GaussianProcess
 from dualgp.kernels import base, features
 from dualgp.paths import PriorPaths
 from dualgp.posterior import Posterior
+from dualgp.sharding import writes
 from dualgp.solvers import Result, Solution, descent, preconditioners
 from dualgp.solvers.base import Trace
 from dualgp.tablemodel import TableModel
@@ -43,12 +44,14 @@ def save(value: Any, path: str | os.PathLike) -> None:
 
     A posterior brings its data along (predictions need them), and the factor of an exact one. What another step of an
     unfinished solve would need besides the weights (momentum, say) is left out: use `checkpoint=` for that.
+    Where many processes have a posterior together, all must call this; the first one writes.
     """
     arrays: dict[str, np.ndarray] = {}
     content = _encode(value, arrays)
     if not isinstance(content, dict) or "class" not in content:
         raise TypeError(f"save writes posteriors, models, kernels and GPRegressors, got {type(value).__name__}.")
-    write(path, {"format": FORMAT, "version": VERSION, "dualgp": __version__, "content": content}, arrays)
+    if writes():
+        write(path, {"format": FORMAT, "version": VERSION, "dualgp": __version__, "content": content}, arrays)
 
 
 @in_wide
@@ -95,6 +98,8 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return {"array": name}
     if isinstance(value, Result):
         return {"class": "Result", "value": value.value}
+    if isinstance(value, Posterior):
+        value = value.gathered()
     if isinstance(value, Solution):
         value = dataclasses.replace(value, state=None, factor=_packed(value.factor))
     fields = _fields(value)
@@ -121,12 +126,17 @@ def _fields(value: Any) -> dict[str, Any] | None:
             "random_state": int(seed) if isinstance(seed, (int, np.integer)) else None,
             "kernel": None if kernel is None else translated(kernel, learning=False)[0],
             "checkpoint": None,
+            "devices": None,
         }
         return kept | changes
     if isinstance(value, Trace):
         return value._asdict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):  # equinox modules are dataclasses too
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        return {
+            field.name: getattr(value, field.name)
+            for field in dataclasses.fields(value)
+            if field.init and field.name != "layout"
+        }
     return None
 
 

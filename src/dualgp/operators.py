@@ -99,6 +99,33 @@ class Operator(eqx.Module):
             columns = jnp.asarray(v, self.dtype).reshape(self.n, -1)
             return np.asarray(_product(self, columns)).reshape(np.shape(v))
 
+    # Where columns live. An operator on many devices spreads them, and has its own way for each of these.
+
+    def holds(self, array: Any) -> bool:
+        """Whether `array` is in its place already."""
+        return False
+
+    def place(self, array: AnyArray) -> Columns:
+        """(n, s) columns where the solver shall have them, in the operator's precision."""
+        return jnp.asarray(array, self.dtype)
+
+    def collect(self, columns: AnyArray) -> np.ndarray:
+        """The (n, s) columns in the host's memory."""
+        return np.asarray(columns)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this process can do without others: then it may stop when it likes."""
+        return True
+
+    def agreed(self, seconds: float) -> float:
+        """A time by the clock that decisions are made by: of many processes, the first one's."""
+        return seconds
+
+    def problem(self, *columns: Columns) -> Any:
+        """What tells this matrix and these columns from others, wherever they live: for fingerprints."""
+        return self, *columns
+
     @property
     def _noise(self) -> Float[Array, ""]:
         return jnp.asarray(self.noise, self.dtype)

@@ -23,6 +23,8 @@ from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Features, Kernel
 from dualgp.operators import sum_over_tiles, tiled_product
+from dualgp.operators_sharded import spread_product
+from dualgp.sharding import Layout
 
 TEST_BLOCK = 1024  # test points evaluated at once
 
@@ -43,9 +45,13 @@ class UpdatePaths(eqx.Module):
     kernel: Kernel
     x: Points
     weights: Columns
+    layout: Layout | None = eqx.field(default=None, static=True)  # where x and weights are spread over devices
 
     def __call__(self, x: Points) -> Float[Array, "m s"]:
-        return tiled_product(self.kernel, x, jnp.asarray(self.x, x.dtype), jnp.asarray(self.weights, x.dtype))
+        data, weights = jnp.asarray(self.x, x.dtype), jnp.asarray(self.weights, x.dtype)
+        if self.layout is not None:
+            return spread_product(self.kernel, x, data, weights, self.layout)
+        return tiled_product(self.kernel, x, data, weights)
 
 
 class MeanPath(eqx.Module):

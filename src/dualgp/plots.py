@@ -166,7 +166,7 @@ class _View:
 
     @property
     def x(self) -> np.ndarray:
-        return np.asarray(self.posterior.x, np.float64) + self.x_offset
+        return np.asarray(self.posterior.gathered().x, np.float64) + self.x_offset
 
     def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean, std = self.posterior.predict(x - self.x_offset)

@@ -23,7 +23,9 @@ from dualgp._arrays import in_wide, is_traced, wide
 from dualgp._checks import check_points, check_targets
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.paths import TEST_BLOCK, MeanPath, Moments, PriorPaths, SamplePaths, UpdatePaths, evaluate
+from dualgp.sharding import Layout
 from dualgp.solvers.base import Solution
+from dualgp.solvers.residual import column_norms
 
 if TYPE_CHECKING:
     from dualgp.gp import GaussianProcess
@@ -40,6 +42,8 @@ class Posterior:
 
     `weights` and `targets` have 1 + s columns: the mean's, then those of s zero-mean sample deviations
     phi(X) @ w + epsilon. A deviation is `prior(x) - k(x, X) @ weights`, and a sample is the mean plus a deviation.
+
+    `layout`: how the rows of `x`, `targets` and `weights` are spread over devices, where they are; see `gathered`.
     """
 
     model: GaussianProcess
@@ -48,6 +52,12 @@ class Posterior:
     weights: Columns
     prior: PriorPaths | None
     solution: Solution
+    layout: Layout | None = None
+
+    @property
+    def n(self) -> int:
+        """The number of data."""
+        return self.x.shape[0] if self.layout is None else self.layout.n
 
     @property
     def num_samples(self) -> int:
@@ -65,13 +75,13 @@ class Posterior:
         if self.prior is None:
             raise ValueError("This posterior has no samples. Condition with num_samples=64, say, to have functions.")
         with wide():
-            update = UpdatePaths(self.model.kernel, self.x, self.weights[:, :1] - self.weights[:, 1:])
+            update = self._update(self.weights[:, :1] - self.weights[:, 1:])
         return SamplePaths(self.model.mean, self.prior, update)
 
     def mean(self, x: Any) -> Float[AnyArray, " m"]:
         """The posterior mean at (m, d) points."""
         with wide():
-            path = MeanPath(self.model.mean, UpdatePaths(self.model.kernel, self.x, self.weights[:, :1]))
+            path = MeanPath(self.model.mean, self._update(self.weights[:, :1]))
         return evaluate(path, x, self.x)[:, 0]
 
     def std(self, x: Any, *, noise: bool = False) -> Float[AnyArray, " m"]:
@@ -89,7 +99,7 @@ class Posterior:
         elif self.prior is None:
             raise ValueError(NO_SAMPLES)
         else:
-            update = UpdatePaths(self.model.kernel, self.x, self.weights)
+            update = self._update(self.weights)
             moments = evaluate(Moments(self.model.mean, self.prior, update), x, self.x)
             mean, variance = moments[:, 0], moments[:, 1]
         std = (variance + (float(self.model.noise) if noise else 0.0)) ** 0.5
@@ -127,7 +137,7 @@ class Posterior:
 
             before, after = (dg.metrics.nll(y, *model.condition(x, y, key=key).leave_one_out()) for model in models)
         """
-        targets, weights = (np.asarray(array, np.float64) for array in (self.targets, self.weights))
+        targets, weights = (self._on_host(array) for array in (self.targets, self.weights))
         if self.solution.factor is not None:
             from scipy.linalg import lapack
 
@@ -152,6 +162,18 @@ class Posterior:
         return self.model.refine(self, key=key, **settings)
 
     @in_wide
+    def gathered(self) -> Posterior:
+        """The same posterior in the memory of one host, as `save` writes it. On many hosts each of them must ask."""
+        if self.layout is None:
+            return self
+        collect = lambda leaf: self.layout.collect(leaf) if self.layout.holds(leaf) else leaf  # noqa: E731
+        arrays = {name: collect(getattr(self, name)) for name in ("x", "targets", "weights")}
+        solver, weights = jax.tree.map(collect, (self.solution.solver, self.solution.weights))
+        solution = dataclasses.replace(self.solution, solver=solver, weights=weights, state=None)
+        placed = {name: jnp.asarray(array) for name, array in arrays.items()}
+        return dataclasses.replace(self, solution=solution, layout=None, **placed)
+
+    @in_wide
     def error_bound(self, x: Any = None) -> float | Float[np.ndarray, " m"]:
         """A bound on `|mean - exact posterior mean|` that holds at every x, or a sharper one at the given points.
 
@@ -159,7 +181,7 @@ class Posterior:
         sqrt(k(x, x) - var(x)) ||r|| / sqrt(noise) at x (without the variance where it is not known exactly).
         Rigorous up to the check of r on fresh rows, and loose.
         """
-        norm = float(np.linalg.norm(np.asarray(self.targets[:, 0], np.float64))) or 1.0
+        norm = float(column_norms(self.targets[:, :1])[0])
         root = float(self.solution.residual_upper[0]) * norm / math.sqrt(float(self.model.noise))
         everywhere = math.sqrt(float(jnp.max(self.model.kernel.diagonal(self.x)))) * root / 2
         if x is None:
@@ -172,8 +194,10 @@ class Posterior:
 
     def __getstate__(self) -> dict[str, Any]:
         """NumPy arrays, because a float64 jax.Array would be read back as float32 where 64-bit types are off."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        fields["solution"] = dataclasses.replace(self.solution, state=None, solver=_as_numpy(self.solution.solver))
+        gathered = self.gathered()
+        fields = {field.name: getattr(gathered, field.name) for field in dataclasses.fields(self)}
+        solver = _as_numpy(gathered.solution.solver)
+        fields["solution"] = dataclasses.replace(gathered.solution, state=None, solver=solver)
         return _as_numpy(fields)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -182,7 +206,7 @@ class Posterior:
         self.__dict__.update(state | arrays)
 
     def __repr__(self) -> str:
-        shape = f"n={self.x.shape[0]}, d={self.d}, num_samples={self.num_samples}"
+        shape = f"n={self.n}, d={self.d}, num_samples={self.num_samples}"
         return f"Posterior({shape}, kernel={self.model.kernel!r}, {self.solution.result.value})"
 
     def report(self) -> str:
@@ -197,8 +221,9 @@ class Posterior:
             spread += ", exact standard deviations"
         elif self.num_samples:
             spread += f"; standard deviations known to about {100 / math.sqrt(2 * self.num_samples):.0f} %"
-        n, dtype = self.x.shape[0], self.x.dtype
-        return f"Gaussian process on all {n:,} points in {self.d} dimension(s), {dtype} arithmetic; {spread}."
+        where = f" on {self.layout.num_devices} devices" if self.layout is not None else ""
+        size = f"{self.n:,} points in {self.d} dimension(s), {self.x.dtype} arithmetic{where}"
+        return f"Gaussian process on all {size}; {spread}."
 
     def report_solution(self, unit: float = 1.0) -> list[str]:
         """The sentences of the report about the solution; `unit` is what 1 means in the data's own units."""
@@ -209,13 +234,19 @@ class Posterior:
             f"The equations hold to {worst:.2g} of the data's size (95 % upper limit, worst column); "
             f"{solution.passes:.3g} passes over the kernel matrix in {solution.seconds:.3g} s.",
         ]
-        bound, size = self.error_bound(), float(np.std(np.asarray(self.targets[:, 0], np.float64)))
+        bound, size = self.error_bound(), float(np.std(self._on_host(self.targets[:, :1])))
         if bound < size:
             close = f"{unit * bound:.2g}"
             lines.append(f"The mean is certainly within {close} of the exact one, everywhere (often much closer).")
         else:
             lines.append("No useful certificate for the mean at this residual; a smaller tol gives one.")
         return lines
+
+    def _update(self, weights: Columns) -> UpdatePaths:
+        return UpdatePaths(self.model.kernel, self.x, weights, self.layout)
+
+    def _on_host(self, columns: Columns) -> np.ndarray:
+        return np.asarray(columns if self.layout is None else self.layout.collect(columns), np.float64)
 
     @in_wide
     def _exact_covariance(self, x: Any) -> Float[np.ndarray, "m m"]:

@@ -46,9 +46,7 @@ def make_report(model: TableModel, held_out: Any = None) -> str:
 
     with matplotlib.rc_context({"font.size": 11}):
         parts = [_summary(model), *_accuracy(model, held_out), *_inputs(model), *_solution(model)]
-    title = (
-        f"{html.escape(model.encoding.target)}: a Gaussian process on {model.regressor.posterior_.x.shape[0]:,} rows"
-    )
+    title = f"{html.escape(model.encoding.target)}: a Gaussian process on {model.regressor.posterior_.n:,} rows"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -51,7 +51,7 @@ class TableModel:
             raise ValueError(f"No row has a value of {self.encoding.target!r} and of every input to compare with.")
         x, y = self.encoding.x(table), self.encoding.y(table)
         posterior = self.regressor.posterior_
-        x_fitted = np.asarray(posterior.x, np.float64) + self.regressor.X_offset_
+        x_fitted = np.asarray(posterior.gathered().x, np.float64) + self.regressor.X_offset_
         y_fitted = fitted_targets(self.regressor)
         return {
             "dualgp": scores(y, *self.regressor.predict(x, return_std=True)),
@@ -88,7 +88,7 @@ def fit_table(
 def fitted_targets(regressor: GPRegressor) -> np.ndarray:
     """The y that it was fitted to."""
     posterior = regressor.posterior_
-    return regressor._outputs(np.asarray(posterior.targets[:, 0], np.float64) + float(posterior.model.mean))
+    return regressor._outputs(np.asarray(posterior.gathered().targets[:, 0], np.float64) + float(posterior.model.mean))
 
 
 def scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:

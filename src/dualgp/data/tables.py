@@ -24,7 +24,10 @@ Missing = Literal["fill", "drop", "error"]
 
 
 def read_table(path: str | os.PathLike) -> pyarrow.Table:
-    """A table from a .parquet file, or from text with a line of column names (CSV, TSV; also compressed)."""
+    """A table from a .parquet file, or from text with a line of column names (CSV, TSV; also compressed).
+
+    The columns of a two-dimensional .npy file are called "0", "1", ...
+    """
     _require_pyarrow()
     import pyarrow.parquet
 
@@ -37,6 +40,11 @@ def read_table(path: str | os.PathLike) -> pyarrow.Table:
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path} is not a Parquet file, or is damaged ({error}).") from None
         return table.drop_columns([name for name in table.column_names if re.fullmatch(PANDAS_INDEX, name)])
+    if path.suffix == ".npy":
+        array = np.load(path, allow_pickle=False)
+        if array.ndim != 2:
+            raise ValueError(f"{path} must hold a two-dimensional array, a row for each point, got {array.shape}.")
+        return pyarrow.table({str(i): array[:, i] for i in range(array.shape[1])})
     return _read_text(path)
 
 

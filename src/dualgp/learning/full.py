@@ -77,6 +77,7 @@ class FullData:
         solver: Solver | str,
         num_samples: int,
         progress: bool = False,
+        mesh: Any = None,
     ) -> tuple[Vector, Posterior | None]:
         """The vector of learned parameters, and the posterior that belongs to it unless it was interrupted."""
         information_key, condition_key = jax.random.split(key)
@@ -87,7 +88,7 @@ class FullData:
         ) -> Posterior:
             run |= {"key": condition_key, "start": weights, "max_seconds": problem.seconds_left(share)}
             model = problem.parameters.model(vector)
-            return model.condition(problem.x, problem.y, solver=solver, num_samples=num_samples, **run)
+            return model.condition(problem.x, problem.y, solver=solver, num_samples=num_samples, mesh=mesh, **run)
 
         def last_solve(vector: Vector, weights: Columns | None) -> Posterior:
             checkpoint = problem.notebook.solve_path if problem.notebook else None
@@ -102,7 +103,7 @@ class FullData:
         vector, passes, total = start, 0.0, 0.0
         best, best_total = start, 0.0
         for _ in range(self.num_steps):
-            posterior = solve(vector, loose, weights, self.num_samples, TIME_SHARE)
+            posterior = solve(vector, loose, weights, self.num_samples, TIME_SHARE).gathered()
             if posterior.solution.result is Result.INTERRUPTED:
                 problem.interrupted = True
                 return best, None

@@ -61,6 +61,7 @@ def learn(
     fixed: Sequence[str] = (),
     solver: Solver | str = "auto",
     num_samples: int = 64,
+    mesh: Any = None,
     max_seconds: float | None = None,
     checkpoint: str | os.PathLike | None = None,
     progress: bool | Callable[[Step], Any] = False,
@@ -75,7 +76,8 @@ def learn(
     - `priors`: by the name of a parameter, relative to the scale of the data; None for the plain likelihood.
     - `fixed`: names of parameters to leave alone, such as "noise", "mean", "lengthscale" or "kernel.left.variance".
       Infinite lengthscales stay infinite.
-    - `solver`, `num_samples`: for the posterior that `FullData` ends with.
+    - `solver`, `num_samples`: for the posterior that `FullData` ends with. `mesh`: devices of this process for its
+      solves, as for `condition`.
     - `max_seconds`: `FullData` stops after about 6/10 of it, so that the last solve has the rest.
     - `checkpoint`: a file for `FullData` to note every step in, and a second one, with ".solve" added, for the last
       solve. The same call goes on from there. Both are deleted when all is done.
@@ -109,7 +111,7 @@ def learn(
         problem = make_problem(model, x, y, priors, fixed, max_seconds, report, notebook)
         if not problem.parameters.names:
             return Learned(model, None, (), "All parameters are fixed: nothing to learn.")
-        vector, posterior = _run(method, problem, key, solver, num_samples, progress is True)
+        vector, posterior = _run(method, problem, key, solver, num_samples, progress is True, mesh)
     learned = jax.tree.map(np.asarray, problem.parameters.model(vector))
     finished = not (problem.interrupted or problem.timed_out)
     if notebook and finished and posterior is not None and posterior.solution.result is Result.CONVERGED:
@@ -118,7 +120,7 @@ def learn(
 
 
 def _run(
-    method: Method, problem: Problem, key: RandomKey, solver: Solver | str, num_samples: int, progress: bool
+    method: Method, problem: Problem, key: RandomKey, solver: Solver | str, num_samples: int, progress: bool, mesh: Any
 ) -> tuple[Vector, Posterior | None]:
     start_key, full_key = jax.random.split(key)
     if not isinstance(method, FullData):
@@ -129,7 +131,7 @@ def _run(
         vector = Neighbours().run(problem, start_key)
     if problem.interrupted:
         return vector, None
-    return method.run(problem, vector, full_key, solver, num_samples, progress)
+    return method.run(problem, vector, full_key, solver, num_samples, progress, mesh)
 
 
 def _as_method(method: Method | str, n: int) -> Method:

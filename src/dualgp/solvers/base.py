@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from dualgp._arrays import in_wide
 from dualgp._checks import as_float_array, check_finite, check_key
-from dualgp._types import Columns, RandomKey
+from dualgp._types import AnyArray, Columns, RandomKey
 from dualgp.operators import Operator
 
 
@@ -41,7 +41,7 @@ class Trace(NamedTuple):
 class Solution:
     """The answer to A @ weights = b, and how good it is.
 
-    - `weights`: the shape of b.
+    - `weights`: the shape of b, and where b was.
     - `result`: converged, budget reached, diverged or interrupted; `message` says it in a sentence, with a remedy.
     - `residual`: ||b - A @ weights|| / ||b|| for each column, estimated on fresh rows of the returned weights;
       `residual_upper` is the upper end of its 95 % interval (equal to it where all rows were checked).
@@ -50,7 +50,7 @@ class Solution:
     - `factor`: the Cholesky factor of A, where the solver made one. `state`: what another step would need.
     """
 
-    weights: np.ndarray = field(repr=False)
+    weights: AnyArray = field(repr=False)
     result: Result
     message: str
     residual: np.ndarray = field(repr=False)
@@ -174,12 +174,14 @@ def solve(
     run = Run(key, start, resume, max_seconds, max_passes, checkpoint, progress)
     solution = solver.run(operator, columns, run)
     weights = solution.weights * np.asarray(scale, solution.weights.dtype)
+    if operator.holds(weights) and not operator.holds(b):
+        weights = operator.collect(weights)
     return replace(solution, weights=weights if np.ndim(b) == 2 else weights[:, 0])
 
 
 def _power_of_two_scale(b: Columns) -> Float[Array, " s"]:
     """1 for columns of ordinary size; for others the power of two that makes them so, lest their squares overflow."""
-    size = np.max(np.abs(np.asarray(b, np.float64)), axis=0, initial=0.0)
+    size = np.asarray(jnp.max(jnp.abs(b), axis=0, initial=0.0), np.float64)
     ordinary = (size == 0) | ((size > 1e-6) & (size < 1e6))
     return jnp.asarray(np.where(ordinary, 1.0, np.exp2(np.floor(np.log2(np.where(size > 0, size, 1.0))))), b.dtype)
 
@@ -207,6 +209,8 @@ def check_tol(tol: float) -> None:
 
 
 def _as_columns(b: Any, operator: Operator, name: str) -> Columns:
+    if operator.holds(b):
+        return b
     array = as_float_array(b, name)
     if array.ndim not in (1, 2) or array.shape[0] != operator.n:
         raise ValueError(
@@ -214,4 +218,4 @@ def _as_columns(b: Any, operator: Operator, name: str) -> Columns:
             f"({operator.n}, columns)."
         )
     check_finite(array, name)
-    return jnp.asarray(array[:, None] if array.ndim == 1 else array, operator.dtype)
+    return operator.place(array[:, None] if array.ndim == 1 else array)

@@ -3,7 +3,6 @@
 import time
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -28,9 +27,9 @@ class Cholesky(Solver):
 
         began = time.perf_counter()
         factor = factorise(operator, MEMORY_SHARE * machine_memory() if self.memory is None else self.memory)
-        weights = cho_solve((factor, True), np.asarray(b, np.float64), check_finite=False)
+        weights = cho_solve((factor, True), np.asarray(operator.collect(b), np.float64), check_finite=False)
         key = jax.random.key(0) if run.key is None else run.key
-        residual = fresh_residual(operator, b, jnp.asarray(weights, operator.dtype), key)
+        residual = fresh_residual(operator, b, operator.place(weights), key)
         seconds = time.perf_counter() - began
         return Solution(
             weights=weights,

@@ -53,6 +53,8 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
         try:
             result = loop.go_on(show)
         except KeyboardInterrupt:
+            if not operator.is_alone:  # what is left to do takes all processes, and the others do not know
+                raise
             result = Result.INTERRUPTED
         return loop.finish(result)
 
@@ -78,7 +80,7 @@ class _Loop:
 
         self.file, self.last_saved = None, time.perf_counter()
         if run.checkpoint is not None:
-            self.file = Checkpoint(run.checkpoint, (requested, operator, b, start, key, self.first_step))
+            self.file = Checkpoint(run.checkpoint, (requested, *operator.problem(b, start), key, self.first_step))
             if (saved := self.file.load((self.solver, self.state, self.last_good))) is not None:
                 (self.solver, self.state, self.last_good), progress = saved
                 self.at = Progress(**progress)
@@ -102,7 +104,7 @@ class _Loop:
                     return Result.CONVERGED
             elif self.solver.tol > 0 and self._has_stalled():
                 break
-            if self.file is not None and time.perf_counter() - self.last_saved >= CHECKPOINT_SECONDS:
+            if self.file is not None and self._since(self.last_saved) >= CHECKPOINT_SECONDS:
                 self._save()
         return Result.BUDGET_REACHED
 
@@ -111,7 +113,7 @@ class _Loop:
         if self.file is not None and result in (Result.BUDGET_REACHED, Result.INTERRUPTED):
             self._save()
         if self.file is not None and result is Result.CONVERGED:
-            self.file.path.unlink(missing_ok=True)
+            self.file.delete()
         if result is Result.DIVERGED or self.at.level > 2.0 * self.at.smallest:
             self.state = self.last_good
         weights = self.solver.weights(self.state)
@@ -119,7 +121,7 @@ class _Loop:
         if result is Result.BUDGET_REACHED and checked.upper.max() <= self.solver.tol:
             result = Result.CONVERGED
         return Solution(
-            weights=np.asarray(weights),
+            weights=weights if self.operator.holds(weights) else np.asarray(weights),
             result=result,
             message=self._message(result, checked.estimate),
             residual=checked.estimate,
@@ -134,7 +136,7 @@ class _Loop:
 
     def _steps_left(self) -> int:
         solver, run, at, n = self.solver, self.run, self.at, self.operator.n
-        out_of_time = run.max_seconds is not None and time.perf_counter() - self.called >= run.max_seconds
+        out_of_time = run.max_seconds is not None and self._since(self.called) >= run.max_seconds
         if out_of_time and at.step > self.first_step:  # a chunk takes seconds, and is better than nothing
             return 0
         left = solver.max_steps(n) - (at.step - self.first_step)
@@ -195,6 +197,9 @@ class _Loop:
     def _level(self, residual_norms: np.ndarray) -> float:
         """The relative residual of all columns together."""
         return float(np.linalg.norm(residual_norms) / np.linalg.norm(self.norms))
+
+    def _since(self, moment: float) -> float:
+        return self.operator.agreed(time.perf_counter() - moment)
 
     def _seconds(self) -> float:
         return time.perf_counter() - self.began

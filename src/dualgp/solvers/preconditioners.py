@@ -43,9 +43,9 @@ class PivotedCholesky(eqx.Module):
 
     @eqx.filter_jit
     def __call__(self, operator: Operator, key: RandomKey) -> Preconditioner:
-        n, rank, dtype = operator.n, min(self.rank, operator.n), operator.dtype
-        everything = jnp.arange(n, dtype=jnp.int32)
+        rank, dtype = min(self.rank, operator.n), operator.dtype
         diagonal = operator.kernel_diagonal()
+        one = jnp.ones((1, 1), dtype)
         # A pivot below the rounding error of the diagonal would divide noise by noise.
         smallest = jnp.max(diagonal) * jnp.finfo(dtype).eps * 10.0
 
@@ -56,12 +56,12 @@ class PivotedCholesky(eqx.Module):
             else:
                 pivot = jnp.argmax(unexplained)
             height = unexplained[pivot]
-            column = operator.kernel_block(everything, pivot[None])[:, 0] - F @ F[pivot]
+            column = operator.kernel_columns(pivot[None], one)[:, 0] - F @ F[pivot]
             column = jnp.where(height > smallest, column / jnp.sqrt(jnp.maximum(height, smallest)), 0.0)
             unexplained = jnp.maximum(unexplained - column**2, 0.0).at[pivot].set(0.0)
             return F.at[:, i].set(column), unexplained
 
-        F, unexplained = jax.lax.fori_loop(0, rank, add_column, (jnp.zeros((n, rank), dtype), diagonal))
+        F, unexplained = jax.lax.fori_loop(0, rank, add_column, (jnp.zeros((diagonal.shape[0], rank), dtype), diagonal))
         wide = F.astype(jnp.float64)
         gram = wide.T @ wide + jnp.asarray(operator.noise, jnp.float64) * jnp.eye(rank, dtype=jnp.float64)
         return Preconditioner(F, jnp.linalg.cholesky(gram), operator.noise, jnp.sum(unexplained))

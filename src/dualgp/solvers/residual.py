@@ -24,8 +24,13 @@ class Residual(NamedTuple):
 
 def column_norms(b: Columns) -> np.ndarray:
     """||b|| for each column; 1 for a column of zeros, whose residual is then absolute."""
-    norms = np.linalg.norm(np.asarray(b, np.float64), axis=0)
+    norms = np.asarray(_norms(jnp.asarray(b)))
     return np.where(norms > 0, norms, 1.0)
+
+
+@eqx.filter_jit
+def _norms(b: Columns) -> Float[Array, " s"]:
+    return jnp.linalg.norm(b.astype(jnp.float64), axis=0)
 
 
 def fresh_residual(operator: Operator, b: Columns, weights: Columns, key: RandomKey | None) -> Residual:

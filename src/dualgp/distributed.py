@@ -1,0 +1,178 @@
+"""Many processes, on one host or many: starting them together, and stopping them together.
+
+    dualgp.distributed.initialize()                                        # under SLURM
+    dualgp.distributed.initialize("10.0.0.1:1234", rank=0, size=4)         # anywhere
+    posterior = model.condition(x, y, mesh="all", key=key)                 # x, y: memory maps of the whole data
+    dualgp.distributed.finish()
+
+JAX does the work; here is what it leaves open. When a process dies, its collectives fail on some hosts and hang on
+others. So each process holds a connection to the first one, and when one breaks all stop, with a sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+PEER_LOST = 4  # the exit code of a process that another one has left alone
+GOODBYE = b"!"
+WAIT_SECONDS = 300
+HEARTBEAT_SECONDS = 60
+
+
+def initialize(
+    coordinator: str | None = None, rank: int | None = None, size: int | None = None, *, wait: float = WAIT_SECONDS
+) -> None:
+    """Start this process as one of many. To be called before JAX is used for anything else.
+
+    **Arguments:**
+
+    - `coordinator`: "host:port" of the first process, the port being free there. `rank`: this process's number, from 0.
+      `size`: how many there are. Under SLURM and Open MPI, leave out all three.
+    - `wait`: seconds to wait for the others to start.
+
+    From here on, when one of the processes dies, all others write a sentence and exit with code 4.
+    """
+    _check(coordinator, rank, size)
+    # Otherwise JAX aborts with a core dump when the first process dies. Has no effect if JAX was imported before.
+    os.environ.setdefault("JAX_ENABLE_RECOVERABILITY", "1")
+    import jax
+
+    given = {"coordinator_address": coordinator, "num_processes": size, "process_id": rank}
+    if coordinator is not None:
+        given["cluster_detection_method"] = "deactivate"
+    try:
+        jax.distributed.initialize(
+            **given, initialization_timeout=int(wait), heartbeat_timeout_seconds=HEARTBEAT_SECONDS
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"JAX could not tell which processes there are ({error}). Outside SLURM, pass coordinator='host:port', "
+            "rank= and size=."
+        ) from None
+    if jax.process_count() > 1:
+        _watch(jax.process_index(), jax.process_count())
+
+
+def finish() -> None:
+    """Wait for the other processes to come here too, and part in peace."""
+    import jax
+
+    if jax.process_count() > 1:
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices("dualgp is done")
+        _Watch.say_goodbye()
+    jax.distributed.shutdown()
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Around work that takes all processes: an error here, or in another process, ends this one at once.
+
+    A process that is left alone would wait in JAX's own shutdown for those who never come.
+    """
+    import jax
+
+    try:
+        yield
+    except BaseException as error:
+        if jax.process_count() == 1:
+            raise
+        if isinstance(error, jax.errors.JaxRuntimeError):
+            _Watch.over.wait(5.0)  # the watch knows what happened, and ends the process
+            _leave(f"Working together with the other processes failed ({str(error).splitlines()[0]}).")
+        if not isinstance(error, SystemExit):
+            traceback.print_exc()
+        _exit(error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1)
+
+
+def _check(coordinator: str | None, rank: int | None, size: int | None) -> None:
+    given = [value is not None for value in (coordinator, rank, size)]
+    if any(given) and not all(given):
+        raise ValueError("coordinator, rank and size go together: pass all three, or none under SLURM.")
+    if coordinator is None or rank is None or size is None:
+        return
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"coordinator must be 'host:port', such as '10.0.0.1:1234', got {coordinator!r}.")
+    if not 0 <= rank < size:
+        raise ValueError(f"rank must be from 0 to size - 1, got rank={rank} and size={size}.")
+
+
+def _watch(rank: int, size: int) -> None:
+    """Connect every process to the first, and wait in threads for a connection to break."""
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    listener = socket.create_server(("", 0)) if rank == 0 else None
+    port = int(multihost_utils.broadcast_one_to_all(np.int32(listener.getsockname()[1] if listener else 0)))
+    if listener is None:
+        first = socket.create_connection((_coordinator_host(), port), timeout=WAIT_SECONDS)
+        first.settimeout(None)
+        first.sendall(rank.to_bytes(4, "big"))
+        _Watch.start(first, 0)
+        return
+    for _ in range(size - 1):
+        peer, _ = listener.accept()
+        _Watch.start(peer, int.from_bytes(peer.recv(4, socket.MSG_WAITALL), "big"))
+    listener.close()
+
+
+def _coordinator_host() -> str:
+    from jax._src.distributed import global_state  # under SLURM only JAX knows it
+
+    return str(global_state.coordinator_address).rpartition(":")[0].strip("[]")
+
+
+class _Watch:
+    """The connections of this process, with a thread for each."""
+
+    connections: list[socket.socket] = []  # noqa: RUF012
+    over = threading.Event()
+
+    @classmethod
+    def start(cls, connection: socket.socket, peer: int) -> None:
+        # A host that loses power sends nothing: then the operating system finds out.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, seconds in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+        cls.connections.append(connection)
+        threading.Thread(target=cls.wait, args=(connection, peer), daemon=True).start()
+
+    @classmethod
+    def wait(cls, connection: socket.socket, peer: int) -> None:
+        try:
+            said = connection.recv(1)
+        except OSError:
+            said = b""
+        if said != GOODBYE and not cls.over.is_set():
+            _leave(f"Process {peer} is gone" + (" or has been told that another one is." if peer == 0 else "."))
+
+    @classmethod
+    def say_goodbye(cls) -> None:
+        cls.over.set()
+        for connection in cls.connections:
+            connection.sendall(GOODBYE)
+
+
+def _leave(what: str) -> Any:
+    """Exit at once: a process that waits for a dead one in a collective can do nothing else."""
+    sys.stderr.write(
+        f"Error: {what} This process stops as well. Start them all again, as many as you like, with the same command: "
+        "they go on from the checkpoint.\n"
+    )
+    _exit(PEER_LOST)
+
+
+def _exit(code: int) -> None:
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(code)

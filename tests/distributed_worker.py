@@ -1,0 +1,62 @@
+"""One process of a test with many devices or many processes: what it is told by a JSON file, results into another.
+
+    python distributed_worker.py folder rank size port
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+
+def work(folder: Path, rank: int, size: int, port: int) -> None:
+    from dualgp import distributed
+
+    if size > 0:
+        distributed.initialize(f"127.0.0.1:{port}", rank, size, wait=60)
+    import jax
+
+    import dualgp as dg
+    from dualgp.solvers import loop
+
+    job = json.loads((folder / "job.json").read_text())
+    loop.CHECKPOINT_SECONDS = loop.CHUNK_ENTRIES = 0.0  # a checkpoint after every step
+    with distributed.together():
+        x, y, x_new = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("x", "y", "x_new"))
+        model = dg.GaussianProcess(dg.Matern32(0.8), noise=0.05, mean=0.2)
+        results = {}
+        for name, case in job["cases"].items():
+            settings = {key: case[key] for key in ("dtype", "max_passes") if key in case}
+            if "checkpoint" in case:
+                settings["checkpoint"] = folder / case["checkpoint"]
+            (folder / f"{name}-{rank}").touch()
+            posterior = model.condition(
+                x,
+                y,
+                mesh=case["mesh"],
+                num_samples=3,
+                num_features=64,
+                key=jax.random.key(0),
+                memory=case.get("memory", 0),
+                solver=getattr(dg, case["solver"])(**case.get("settings", {})),
+                **settings,
+            )
+            mean, std = posterior.predict(np.asarray(x_new))
+            results |= {
+                f"{name}.mean": mean,
+                f"{name}.std": std,
+                f"{name}.samples": posterior.samples(np.asarray(x_new)),
+                f"{name}.residual": posterior.solution.residual,
+                f"{name}.weights": np.asarray(posterior.gathered().weights),
+                f"{name}.steps": posterior.solution.steps,
+            }
+            dg.save(posterior, folder / f"{name}.dgp")
+        if rank == 0:
+            np.savez(folder / f"results-{job['name']}.npz", **results)
+        if size > 0:
+            distributed.finish()
+
+
+if __name__ == "__main__":
+    work(Path(sys.argv[1]), *map(int, sys.argv[2:5]))
