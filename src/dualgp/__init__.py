@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dualgp.estimator import GPRegressor
     from dualgp.gp import GaussianProcess
     from dualgp.io import load, save
-    from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
+    from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52, On, Tanimoto
     from dualgp.learning import learn
     from dualgp.operators import KernelOperator
     from dualgp.posterior import Posterior
@@ -35,10 +35,12 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "On",
     "PivotedCholesky",
     "Posterior",
     "Result",
     "Solution",
+    "Tanimoto",
     "data",
     "learn",
     "learning",
@@ -50,7 +52,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "kernels": ("Kernel", "RBF", "Matern12", "Matern32", "Matern52"),
+    "kernels": ("Kernel", "RBF", "Matern12", "Matern32", "Matern52", "Tanimoto", "On"),
     "operators": ("KernelOperator",),
     "solvers": (
         "Auto",

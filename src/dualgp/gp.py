@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualgp._arrays import as_parameter, in_wide
-from dualgp._checks import check_count, check_finite, check_key, check_points, check_targets
+from dualgp._checks import check_count, check_finite, check_key, check_targets
 from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Kernel
-from dualgp.operators import KernelOperator, check_noise
+from dualgp.operators import KernelOperator, check_noise, precision
 from dualgp.paths import PriorPaths, evaluate, prior_paths
 from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solver, solve
@@ -72,7 +72,7 @@ class GaussianProcess(eqx.Module):
         - `dtype`: by default that of `x`, but float32 from 10,000 points on. `memory`: see `KernelOperator`.
         - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`.
         """
-        x = check_points(x)
+        x = self.kernel.points(x)
         y = check_targets(y, x.shape[0])
         check_count(num_samples, "num_samples")
         operator = KernelOperator(self.kernel, x, self.noise, memory=memory, dtype=_precision(x, dtype))
@@ -82,7 +82,7 @@ class GaussianProcess(eqx.Module):
             prior = prior_paths(
                 self.kernel, x.shape[1], num_samples, sample_key, check_count(num_features, "num_features", 2)
             )
-        targets = self._targets(operator.x, y, prior, noise_key)
+        targets = self._targets(operator.x, y, prior, noise_key, operator.dtype)
         if start is not None:
             if np.ndim(start) != 2 or np.shape(start)[1] > targets.shape[1]:
                 raise ValueError(
@@ -105,15 +105,15 @@ class GaussianProcess(eqx.Module):
         **run: Any,
     ) -> Posterior:
         """`posterior` given more data as well. The same prior functions, the solve started from the old weights."""
-        x = check_points(x, "x", posterior.d)
+        x = self.kernel.points(x, "x", posterior.d)
         y = check_targets(y, x.shape[0])
         if x.shape[0] == 0:
             return posterior
         _, noise_key, solve_key = _split(key, posterior.num_samples)
-        dtype = posterior.x.dtype
-        x_new = jnp.asarray(x, dtype)
+        dtype = precision(posterior.x)
+        x_new = jnp.asarray(x, posterior.x.dtype)
         operator = KernelOperator(self.kernel, jnp.concatenate([posterior.x, x_new]), self.noise, memory=memory)
-        new_targets = self._targets(x_new, y, posterior.prior, noise_key)
+        new_targets = self._targets(x_new, y, posterior.prior, noise_key, dtype)
         targets = jnp.concatenate([posterior.targets, new_targets])
         start = jnp.concatenate([jnp.asarray(posterior.weights, dtype), jnp.zeros_like(new_targets)])
         return self._posterior(operator, targets, posterior.prior, solver, key=solve_key, start=start, **run)
@@ -148,16 +148,18 @@ class GaussianProcess(eqx.Module):
         """Functions drawn from the prior: a callable from (m, d) points to (num_samples, m) values."""
         paths = prior_paths(self.kernel, d, num_samples, key, num_features)
         template = np.zeros((0, d), np.float32)
-        return lambda x: float(self.mean) + evaluate(paths, x, template).T
+        return lambda x: float(self.mean) + evaluate(paths, x, template, self.kernel).T
 
-    def _targets(self, x: Points, y: AnyArray, prior: PriorPaths | None, key: RandomKey | None) -> Columns:
+    def _targets(
+        self, x: Points, y: AnyArray, prior: PriorPaths | None, key: RandomKey | None, dtype: np.dtype
+    ) -> Columns:
         """Right-hand sides: y - mean, then phi(X) @ w + epsilon for each sample."""
-        mean_column = jnp.asarray(np.asarray(y, np.float64) - float(self.mean), x.dtype)[:, None]
+        mean_column = jnp.asarray(np.asarray(y, np.float64) - float(self.mean), dtype)[:, None]
         if prior is None:
             return mean_column
-        draws = evaluate(prior, x, x)
+        draws = evaluate(prior, x, x, self.kernel)
         epsilon = independent_normals(key, *draws.shape) * np.sqrt(float(self.noise))
-        return jnp.concatenate([mean_column, jnp.asarray(draws + epsilon, x.dtype)], axis=1)
+        return jnp.concatenate([mean_column, jnp.asarray(draws + epsilon, dtype)], axis=1)
 
     def _posterior(
         self, operator: KernelOperator, targets: Columns, prior: PriorPaths | None, solver: Solver | str, **run: Any
@@ -167,7 +169,8 @@ class GaussianProcess(eqx.Module):
             warnings.warn(solution.message, RuntimeWarning, stacklevel=6)
         # An exact solution is worth exact arithmetic in predictions too: with little noise, float32 would spoil it.
         dtype = operator.dtype if solution.factor is None else np.float64
-        x, targets, weights = (jnp.asarray(array, dtype) for array in (operator.x, targets, solution.weights))
+        targets, weights = (jnp.asarray(array, dtype) for array in (targets, solution.weights))
+        x = operator.x if dtype == operator.dtype else self.kernel.stored(operator.x, dtype)
         return Posterior(self, x, targets, weights, prior, solution)
 
 

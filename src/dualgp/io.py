@@ -27,7 +27,7 @@ from dualgp._translate import translated
 from dualgp.data.tables import Column, Encoding
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
-from dualgp.kernels import base, features
+from dualgp.kernels import base, features, hashes
 from dualgp.paths import PriorPaths
 from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solution, descent, preconditioners
@@ -73,7 +73,7 @@ def load(path: str | os.PathLike, *, classes: Sequence[type] = ()) -> Any:
 def _package_classes() -> dict[str, type]:
     """Every class of the package that a file may contain."""
     found = [Posterior, PriorPaths, GaussianProcess, Solution, Trace, Result, GPRegressor, TableModel, Encoding, Column]
-    for module in (kernels, base, features, solvers, descent, preconditioners):
+    for module in (kernels, base, features, hashes, solvers, descent, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dualgp._arrays import as_parameter, in_wide, is_traced, wide
-from dualgp._checks import check_finite, check_points, check_positive
+from dualgp._checks import check_finite, check_positive
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
 
@@ -157,7 +157,7 @@ class KernelOperator(Operator):
     - `kernel`, `x` of shape (n, d), `noise`: a variance, positive.
     - `memory`: bytes that may be spent on keeping K; by default a quarter of the machine's memory. K is kept if it fits
       (each product then reads it), otherwise its entries are computed whenever they are needed. 0 means always.
-    - `dtype`: the precision; by default that of `x` (float32 or float64; integers become float64).
+    - `dtype`: the precision; by default that of `x` (float32 or float64; wide integers become float64, bytes float32).
     """
 
     kernel: Kernel
@@ -169,18 +169,19 @@ class KernelOperator(Operator):
     def __init__(self, kernel: Kernel, x: Any, noise: Any, *, memory: int | None = None, dtype: Any = None) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(kernel).__name__}.")
-        x = check_points(x)
+        dtype = np.result_type(getattr(x, "dtype", np.float64), np.float32) if dtype is None else dtype
+        x = kernel.points(x)
         if x.shape[0] == 0:
             raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
         check_noise(noise)
         self.kernel = kernel
-        self.x = jnp.asarray(x, x.dtype if dtype is None else dtype)
+        self.x = kernel.stored(x, dtype)
         check_finite(self.x, "x in the operator's precision")
         _check_distances(kernel.coordinates(self.x))
         self.noise = as_parameter(noise)
         budget = KEEP_SHARE * machine_memory() if memory is None else memory
         fits = self.n**2 * self.dtype.itemsize <= budget
-        self.kept = DenseOperator(_assemble(kernel, self.x), self.noise) if fits else None
+        self.kept = DenseOperator(_assemble(kernel, self.x, self.dtype), self.noise) if fits else None
 
     @property
     def n(self) -> int:
@@ -188,7 +189,7 @@ class KernelOperator(Operator):
 
     @property
     def dtype(self) -> np.dtype:
-        return self.x.dtype
+        return precision(self.x)
 
     def kernel_rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
         if self.kept is not None:
@@ -236,10 +237,11 @@ class KernelOperator(Operator):
 def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns) -> Float[Array, "m s"]:
     """k(rows, x) @ v without ever holding k(rows, x): a sum over tiles of columns, differentiable in O(tile) memory."""
     n, tile = x.shape[0], _tile(rows.shape[0])
+    block = kernel.against(rows)
 
     @jax.checkpoint  # the backward pass computes a tile again rather than keeping all of them
     def term(x_tile: Points, v_tile: Columns) -> Float[Array, "m s"]:
-        return kernel(rows, x_tile) @ v_tile
+        return block(x_tile) @ v_tile
 
     def add(total: Float[Array, "m s"], start: Array) -> tuple[Float[Array, "m s"], None]:
         x_tile = jax.lax.dynamic_slice_in_dim(x, start, tile)
@@ -251,6 +253,11 @@ def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns) -> Float[
     if whole:
         total, _ = jax.lax.scan(add, total, jnp.arange(0, whole, tile, dtype=jnp.int32))
     return total + term(x[whole:], v[whole:]) if whole < n else total
+
+
+def precision(x: Points) -> np.dtype:
+    """The precision that goes with inputs as they are kept: their own, and float32 for bytes."""
+    return np.result_type(x.dtype, np.float32)
 
 
 def _tile(rows: int) -> int:
@@ -269,8 +276,8 @@ def _block(kernel: Kernel, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
 
 
 @eqx.filter_jit
-def _assemble(kernel: Kernel, x: Points) -> Float[Array, "n n"]:
-    return in_row_blocks(lambda rows: kernel(x[rows], x), x.shape[0], x.shape[0], x.dtype)
+def _assemble(kernel: Kernel, x: Points, dtype: np.dtype) -> Float[Array, "n n"]:
+    return in_row_blocks(lambda rows: kernel(x[rows], x), x.shape[0], x.shape[0], dtype)
 
 
 def in_row_blocks(

@@ -18,11 +18,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dualgp._arrays import is_traced, wide
-from dualgp._checks import check_points
 from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Features, Kernel
-from dualgp.operators import tiled_product
+from dualgp.operators import precision, tiled_product
 
 TEST_BLOCK = 1024  # test points evaluated at once
 
@@ -45,7 +44,8 @@ class UpdatePaths(eqx.Module):
     weights: Columns
 
     def __call__(self, x: Points) -> Float[Array, "m s"]:
-        return tiled_product(self.kernel, x, jnp.asarray(self.x, x.dtype), jnp.asarray(self.weights, x.dtype))
+        data = self.x if self.x.dtype == jnp.uint8 else jnp.asarray(self.x, x.dtype)  # bytes stay bytes
+        return tiled_product(self.kernel, x, data, jnp.asarray(self.weights, x.dtype))
 
 
 class MeanPath(eqx.Module):
@@ -84,7 +84,7 @@ class SamplePaths(eqx.Module):
 
     def __call__(self, x: Any) -> Float[AnyArray, "s m"]:
         values = lambda paths, x: paths.mean.astype(x.dtype) + paths.prior(x) + paths.update(x)  # noqa: E731
-        return evaluate(eqx.Partial(values, self), x, self.update.x).T
+        return evaluate(eqx.Partial(values, self), x, self.update.x, self.update.kernel).T
 
     def __len__(self) -> int:
         return self.update.weights.shape[1]
@@ -113,16 +113,17 @@ def prior_paths(kernel: Kernel, d: int, num_samples: int, key: RandomKey, num_fe
     return PriorPaths(features, independent_normals(weight_key, features.num, num_samples))
 
 
-def evaluate(function: Callable[[Points], Columns], x: Any, data: Points) -> AnyArray:
+def evaluate(function: Callable[[Points], Columns], x: Any, data: Points, kernel: Kernel) -> AnyArray:
     """`function` at test points, in the precision of the data, in padded blocks so that few shapes are compiled."""
-    points = check_points(x, "x", data.shape[1])
+    points = kernel.points(x, "x", data.shape[1])
     if is_traced(points, function):
         return function(points)
     with wide():
         m = points.shape[0]
         size = min(TEST_BLOCK, max(16, 1 << max(m - 1, 0).bit_length()))
         starts = range(0, max(m, 1), size)  # an empty set of points is one empty block
-        return np.concatenate([_evaluate_block(function, points[i : i + size], size, data.dtype) for i in starts])
+        dtype = precision(data)
+        return np.concatenate([_evaluate_block(function, points[i : i + size], size, dtype) for i in starts])
 
 
 def _evaluate_block(function: Callable[[Points], Columns], points: np.ndarray, size: int, dtype: Any) -> np.ndarray:
