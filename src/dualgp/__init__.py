@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dualgp import data, learning, metrics, plots
+    from dualgp.data.fingerprints import MorganFingerprint
     from dualgp.estimator import GPRegressor
     from dualgp.gp import GaussianProcess
     from dualgp.io import load, save
@@ -35,6 +36,7 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "MorganFingerprint",
     "On",
     "PivotedCholesky",
     "Posterior",
@@ -71,6 +73,7 @@ _HOME = {
     "learning": ("learn",),
     "io": ("load", "save"),
     "estimator": ("GPRegressor",),
+    "data.fingerprints": ("MorganFingerprint",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

@@ -8,8 +8,8 @@ With r, c ~ Gamma(2, 1) and beta ~ Uniform(0, 1) for each column of each hash,
 
     t = floor(log(x_c) / r + beta),    log a = log(c) - r (t - beta + 1)
 
-and the hash is the pair (column, t) with the smallest a among columns with x_c > 0. Its sign is a mixture of the bits of
-t and of the column's own beta, and rides along as the last bit of log a: one number to carry through the search.
+and the hash is the pair (column, t) with the smallest a among columns with x_c > 0. Its sign is a mixture of the bits
+of t and of the column's own beta, and rides along as the last bit of log a: one number to carry through the search.
 """
 
 from __future__ import annotations
