@@ -6,10 +6,10 @@
     python experiments/molecules.py --table                   only reads results
 
 `F2-other` are 97,045 molecules with scores for F2 that are *not* the benchmark's, nor is there a split: 80/20 at
-random, or by scaffold. R2 is 1 - SSE / SST; explained variance, which forgives a constant error, stands beside it. `--model
-paper` has the paper's hyperparameters of the target, `learned` those found from random points given their neighbours.
-SDD and SGD solve for the mean only; the paper runs 50,000 steps of 512 molecules. SVGP has 1,000 molecules at random
-for inducing points. A cell without `rows` has all training molecules.
+random, or by scaffold. R2 is 1 - SSE / SST; explained variance, which forgives a constant error, stands beside it.
+`--model paper` has the paper's hyperparameters of the target, `learned` those found from random points given their
+neighbours. SDD and SGD solve for the mean only; the paper runs 50,000 steps of 512 molecules. SVGP has 1,000 molecules
+at random for inducing points. A cell without `rows` has all training molecules.
 """
 
 import argparse

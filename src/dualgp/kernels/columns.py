@@ -65,7 +65,7 @@ class On(Kernel):
     def stored(self, x: AnyArray, dtype: Any) -> Array:
         return jnp.asarray(x, dtype)
 
-    def _seen(self, x: Points) -> Points:
+    def _seen(self, x: Points) -> AnyArray:
         return x[:, self.start : self.stop]
 
     @property

@@ -144,13 +144,13 @@ class PairedFeatures(Term):
         self.left, self.right = (_first(term, num) for term in (left, right))
 
     @property
-    def weights(self) -> Float[AnyArray, " waves"]:
+    def weights(self) -> Float[AnyArray, " waves"]:  # type: ignore[override]
         weights = self.left.weights * self.right.weights
         return weights / weights.sum()
 
     @property
-    def variance(self) -> AnyArray:
-        return self.left.variance * self.right.variance
+    def variance(self) -> AnyArray:  # type: ignore[override]
+        return as_parameter(self.left.variance * self.right.variance)
 
     @property
     def components(self) -> int:
@@ -175,11 +175,11 @@ class ColumnFeatures(Term):
     stop: int | None = eqx.field(static=True)
 
     @property
-    def weights(self) -> Float[AnyArray, " waves"]:
+    def weights(self) -> Float[AnyArray, " waves"]:  # type: ignore[override]
         return self.inner.weights
 
     @property
-    def variance(self) -> AnyArray:
+    def variance(self) -> AnyArray:  # type: ignore[override]
         return self.inner.variance
 
     @property
