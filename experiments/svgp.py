@@ -33,12 +33,12 @@ class Inducing(NamedTuple):
 
 def predict(model: dg.GaussianProcess, data, num_points: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of test observations."""
-    noise, variance = float(model.noise), float(model.kernel.variance)
+    noise, variance, mean = float(model.noise), float(model.kernel.variance), float(model.mean)
     found = _fit(model, data.x, data.y, num_points, seed)
     K_mx = _kernel(model, found.points, data.x_test)
     explained = np.sum(solve_triangular(found.root, K_mx, lower=True) ** 2, axis=0)
     left = np.sum(solve_triangular(found.factor, K_mx, lower=True) ** 2, axis=0)
-    return K_mx.T @ found.weights, np.sqrt(np.maximum(variance - explained + left, 0.0) + noise)
+    return mean + K_mx.T @ found.weights, np.sqrt(np.maximum(variance - explained + left, 0.0) + noise)
 
 
 def sample_paths(
@@ -48,7 +48,7 @@ def sample_paths(
     prior_key, noise_key = jax.random.split(key)
     found = _fit(model, x, y, num_points, 0)
     prior = prior_paths(model.kernel, x.shape[1], num, prior_key)
-    draws = evaluate(prior, found.points, found.points)
+    draws = evaluate(prior, found.points, found.points, model.kernel)
     spread = solve_triangular(found.factor.T, independent_normals(noise_key, num_points, num), lower=False)
     weights = found.weights[:, None] + spread - cho_solve((found.root, True), draws)
     with wide():
@@ -57,19 +57,25 @@ def sample_paths(
 
 
 def _fit(model: dg.GaussianProcess, x: np.ndarray, y: np.ndarray, num_points: int, seed: int) -> Inducing:
-    noise, variance = float(model.noise), float(model.kernel.variance)
-    lengthscale = np.asarray(model.kernel.lengthscale)
-    scaled = x / lengthscale  # distances as the kernel measures them
-    centres = MiniBatchKMeans(num_points, batch_size=4096, n_init=1, random_state=seed).fit(scaled).cluster_centers_
-    points = centres * lengthscale
+    noise, variance, mean = float(model.noise), float(model.kernel.variance), float(model.mean)
+    points = inducing_points(model.kernel, x, num_points, seed)
     K_mm = _kernel(model, points, points) + JITTER * variance * np.eye(num_points)
     S, right = K_mm.copy(), np.zeros(num_points)
     for block in np.array_split(np.arange(len(y)), max(1, len(y) // 4096)):
         K_mn = _kernel(model, points, x[block])
         S += K_mn @ K_mn.T / noise
-        right += K_mn @ y[block].astype(np.float64) / noise
+        right += K_mn @ (y[block].astype(np.float64) - mean) / noise
     factor = np.linalg.cholesky(S)
     return Inducing(points, np.linalg.cholesky(K_mm), factor, cho_solve((factor, True), right))
+
+
+def inducing_points(kernel: dg.Kernel, x: np.ndarray, num: int, seed: int) -> np.ndarray:
+    """Centres of k-means by distances as the kernel measures them; rows at random where inputs are discrete."""
+    if not kernel.is_stationary:
+        return x[np.random.default_rng(seed).choice(len(x), num, replace=False)]
+    lengthscale = np.asarray(kernel.lengthscale)
+    clusters = MiniBatchKMeans(num, batch_size=4096, n_init=1, random_state=seed).fit(x / lengthscale)
+    return clusters.cluster_centers_ * lengthscale
 
 
 def _kernel(model: dg.GaussianProcess, a: np.ndarray, b: np.ndarray) -> np.ndarray:

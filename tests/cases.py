@@ -24,7 +24,11 @@ KERNELS = {
     "product": dg.Matern32(1.2, 0.9) * dg.RBF(PER_DIMENSION, 1.5),
     "scaled": 2.0 * dg.Matern52(0.8, 0.6),
     "sum-times-kernel": (dg.RBF(0.8, 0.5) + dg.Matern52(PER_DIMENSION, 0.3)) * dg.Matern12(3.0, 1.2),
+    "Tanimoto": dg.Tanimoto(0.9),
+    "On": dg.On(dg.RBF(0.8, 0.7), 1, 3),
+    "mixed": dg.On(dg.Tanimoto(1.2), 0, 2) * dg.On(dg.Matern32(1.5), 2),
 }
+ON_COUNTS = ("Tanimoto", "mixed")  # kernels of non-negative whole numbers
 COMPOSITIONS = {Sum, Product, Scale}
 
 
@@ -50,6 +54,12 @@ def exported(base: type) -> set[type]:
     """The concrete subclasses of `base` among the package's public names."""
     public = (getattr(dg, name) for name in dg.__all__)
     return {c for c in public if isinstance(c, type) and issubclass(c, base) and not inspect.isabstract(c)}
+
+
+def inputs(kernel: dg.Kernel, x: np.ndarray) -> np.ndarray:
+    """The points, or counts made of them for a kernel that takes counts."""
+    is_on_counts = any(kernel is KERNELS[name] for name in ON_COUNTS)
+    return np.floor(2.0 * np.abs(x)).astype(x.dtype) if is_on_counts else x
 
 
 def points(n: int = N, d: int = D, seed: int = 0, dtype: type = np.float64) -> np.ndarray:

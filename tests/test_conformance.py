@@ -6,7 +6,20 @@ import numpy as np
 import pytest
 
 import dualgp as dg
-from cases import COMPOSITIONS, KERNELS, NOISE, SEEDS, SOLVERS, data, exported, gram, points, relative, shifted_gram
+from cases import (
+    COMPOSITIONS,
+    KERNELS,
+    NOISE,
+    SEEDS,
+    SOLVERS,
+    data,
+    exported,
+    gram,
+    inputs,
+    points,
+    relative,
+    shifted_gram,
+)
 from dualgp._arrays import wide
 from dualgp.solvers import Solver
 
@@ -31,14 +44,14 @@ def test_the_table_lists_exactly_the_exported_solvers():
 
 @each_kernel
 def test_kernel_matrix_is_symmetric_and_positive_semi_definite(kernel):
-    matrix = gram(kernel, points(60))
+    matrix = gram(kernel, inputs(kernel, points(60)))
     np.testing.assert_allclose(matrix, matrix.T, atol=1e-13)
     assert np.linalg.eigvalsh(matrix).min() > -1e-12 * len(matrix)
 
 
 @each_kernel
 def test_kernel_diagonal_agrees_with_the_block(kernel):
-    x = points(60)
+    x = inputs(kernel, points(60))
     with wide():
         diagonal = np.asarray(kernel.diagonal(jnp.asarray(x)))
     assert diagonal.dtype == np.float64
@@ -47,7 +60,7 @@ def test_kernel_diagonal_agrees_with_the_block(kernel):
 
 @each_kernel
 def test_kernel_in_float32_agrees_with_float64_under_jit_or_not(kernel):
-    x1, x2 = points(60), points(40, seed=1)
+    x1, x2 = (inputs(kernel, x) for x in (points(60), points(40, seed=1)))
     for function in (kernel, jax.jit(lambda a, b: kernel(a, b))):
         values = np.asarray(function(x1.astype(np.float32), x2.astype(np.float32)))
         assert values.dtype == np.float32
@@ -56,7 +69,7 @@ def test_kernel_in_float32_agrees_with_float64_under_jit_or_not(kernel):
 
 @each_kernel
 def test_feature_products_average_to_the_kernel(kernel):
-    x = 0.7 * points(12, dtype=np.float32)
+    x = inputs(kernel, 0.7 * points(12, dtype=np.float32))
     maps = [kernel.features(key, 256, x.shape[1]) for key in jax.random.split(jax.random.key(0), 128)]
     products = np.stack([np.asarray(phi(x) @ phi(x).T, np.float64) for phi in maps])
     error = products.std(axis=0, ddof=1) / np.sqrt(len(products))
@@ -69,6 +82,7 @@ def test_feature_products_average_to_the_kernel(kernel):
 def test_solver_reaches_the_cholesky_solution(case, kernel):
     for seed in SEEDS:
         x, y = data(seed=seed)
+        x = inputs(kernel, x)
         b = np.stack([y, np.random.default_rng(seed).normal(size=len(y))], axis=1)
         solution = dg.solve(dg.KernelOperator(kernel, x, NOISE), b, case.solver, key=jax.random.key(seed))
         matrix = shifted_gram(kernel, x)

@@ -9,12 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
-from cases import data, points
 
 import dualgp as dg
+from cases import data, points
 from dualgp import distributed
 
 LIMIT = 240

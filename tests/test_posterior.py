@@ -9,7 +9,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import dualgp as dg
-from cases import KERNELS, NOISE, data, exact_posterior, gram, points
+from cases import KERNELS, NOISE, data, exact_posterior, gram, inputs, points
 from dualgp import paths
 from dualgp import posterior as posterior_module
 from dualgp._arrays import wide
@@ -41,7 +41,8 @@ def test_mean_and_std_equal_scikit_learns(nu):
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_two_thousand_functions_have_the_posteriors_mean_and_covariance(kernel):
     num, num_features = 2000, 4096
-    x, y, x_new = (array.astype(np.float32) for array in (X, Y, X_NEW[:16]))
+    x, x_new = (inputs(kernel, array.astype(np.float32)) for array in (X, X_NEW[:16]))
+    y = Y.astype(np.float32)
     post = dg.GaussianProcess(kernel, NOISE).condition(
         x, y, solver=dg.Cholesky(), num_samples=num, num_features=num_features, key=KEY
     )

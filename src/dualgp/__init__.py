@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dualgp import data, learning, metrics, plots
+    from dualgp.data.fingerprints import MorganFingerprint
     from dualgp.estimator import GPRegressor
     from dualgp.gp import GaussianProcess
     from dualgp.io import load, save
-    from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
+    from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52, On, Tanimoto
     from dualgp.learning import learn
     from dualgp.maxima import Search, maximise
     from dualgp.operators import KernelOperator
@@ -37,11 +38,14 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "MorganFingerprint",
+    "On",
     "PivotedCholesky",
     "Posterior",
     "Result",
     "Search",
     "Solution",
+    "Tanimoto",
     "ThompsonSampler",
     "data",
     "learn",
@@ -55,7 +59,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "kernels": ("Kernel", "RBF", "Matern12", "Matern32", "Matern52"),
+    "kernels": ("Kernel", "RBF", "Matern12", "Matern32", "Matern52", "Tanimoto", "On"),
     "operators": ("KernelOperator",),
     "solvers": (
         "Auto",
@@ -76,6 +80,7 @@ _HOME = {
     "thompson": ("ThompsonSampler",),
     "io": ("load", "save"),
     "estimator": ("GPRegressor",),
+    "data.fingerprints": ("MorganFingerprint",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

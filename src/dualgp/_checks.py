@@ -57,6 +57,30 @@ def check_points(x: Any, name: str = "x", d: int | None = None) -> np.ndarray | 
     return array
 
 
+def check_counts(x: Any, name: str, d: int | None, largest: int, largest_sum: int) -> np.ndarray | jax.Array:
+    """Counts as an (m, d) array of bytes: whole numbers from 0 to `largest`, rows that sum to at most `largest_sum`."""
+    if is_traced(x):
+        return check_points(x, name, d)
+    array = np.asarray(x)
+    if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != (d or array.shape[1]):
+        array = np.asarray(check_points(x, name, d))
+        bad = (array < 0) | (array > largest) | (array != np.floor(array))
+        if bad.any():
+            row, column = (int(i) for i in np.argwhere(bad)[0])
+            raise ValueError(
+                f"{name} must hold counts, whole numbers from 0 to {largest}, for this kernel; {name}[{row}, {column}] "
+                f"is {array[row, column]:.6g}. Pass fingerprints as they are, neither scaled nor centred."
+            )
+        array = array.astype(np.uint8)
+    sums = array.sum(axis=1, dtype=np.int64)
+    if sums.max(initial=0) > largest_sum:
+        raise ValueError(
+            f"The counts in row {int(np.argmax(sums))} of {name} add up to {int(sums.max()):,}; at most "
+            f"{largest_sum:,} are possible. Use fewer columns or smaller counts."
+        )
+    return array
+
+
 def check_targets(y: Any, n: int, name: str = "y") -> np.ndarray | jax.Array:
     """Targets as a finite (n,) array that matches the inputs in length; (n, 1) is accepted."""
     array = as_float_array(y, name)

@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
+from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52, On, Tanimoto
 from dualgp.kernels.base import Product, Scale, Sum
 from dualgp.kernels.stationary import Stationary
 
@@ -22,10 +22,12 @@ MATERN: dict[float, type[RBF | Matern12 | Matern32 | Matern52]] = {
 
 def rescaled(kernel: Kernel, factor: float) -> Kernel:
     """factor * kernel, with the factor where one would look for it: in the variance."""
-    if isinstance(kernel, Stationary):
+    if isinstance(kernel, (Stationary, Tanimoto)):
         return eqx.tree_at(lambda k: k.variance, kernel, np.asarray(kernel.variance * factor))
     if isinstance(kernel, Scale):
         return Scale(kernel.scale * factor, kernel.kernel)
+    if isinstance(kernel, On):
+        return On(rescaled(kernel.kernel, factor), kernel.start, kernel.stop)
     if isinstance(kernel, Sum):
         return rescaled(kernel.left, factor) + rescaled(kernel.right, factor)
     if isinstance(kernel, Product):

@@ -64,6 +64,21 @@ def main() -> None:
 @table_argument
 @click.option("--target", required=True, help="The column to predict.")
 @_output("Where to write the model.")
+@click.option("--smiles", metavar="COLUMN", help="Predict from the molecules in this column, as SMILES (needs RDKit).")
+@click.option(
+    "--radius", type=click.IntRange(0), default=1, show_default=True, help="Of Morgan fingerprints, in bonds."
+)
+@click.option(
+    "--fingerprint-size", type=click.IntRange(1), default=1024, show_default=True, help="Columns of the fingerprints."
+)
+@click.option("--bits", is_flag=True, help="Which fragments there are, instead of how often.")
+@click.option(
+    "--invalid",
+    type=click.Choice(["raise", "drop"]),
+    default="raise",
+    show_default=True,
+    help="SMILES that cannot be read: refuse, or drop the rows (and predict nothing for such rows later).",
+)
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave this column out. May be given several times.")
 @click.option(
     "--missing",
@@ -94,6 +109,11 @@ def fit(
     table: Path,
     target: str,
     output: Path,
+    smiles: str | None,
+    radius: int,
+    fingerprint_size: int,
+    bits: bool,
+    invalid: str,
     drop: tuple[str, ...],
     missing: str,
     hold_out: float,
@@ -118,6 +138,7 @@ def fit(
         dualgp fit houses.csv --target price -o houses.dgp --drop id --hold-out 0.1
         dualgp fit big.parquet --target y -o big.dgp --max-seconds 3600
         dualgp fit big.parquet --target y -o big.dgp --resume
+        dualgp fit molecules.csv --smiles smiles --target score -o molecules.dgp
 
     On many processes, on one host or many, each reads its own rows of a .npy or .parquet file of numbers. Start the
     same command everywhere, under SLURM or with three more options; after a failure it goes on from where it was.
@@ -146,12 +167,19 @@ def fit(
     if not quiet:
         click.echo(f"Read {data.num_rows:,} rows and {data.num_columns} columns.", err=True)
 
+    from dualgp.data.smiles import make_smiles_encoding
     from dualgp.data.tables import make_encoding
     from dualgp.io import save
     from dualgp.solvers import Result
     from dualgp.tablemodel import fit_table
 
-    encoding = make_encoding(data, target, drop, missing)  # before the split: what is rare may be in one part only
+    # Before the split: what is rare may be in one part only.
+    encoding: Any
+    if smiles is None:
+        encoding = make_encoding(data, target, drop, missing)
+    else:
+        fingerprint = {"radius": radius, "size": fingerprint_size, "counts": not bits, "invalid": invalid}
+        encoding = make_smiles_encoding(data, smiles, target, **fingerprint)
     data, aside = _split(data, hold_out, seed)
     settings = {"n_samples": samples, "tol": tol, "max_seconds": max_seconds, "random_state": seed}
     try:

@@ -38,6 +38,7 @@ except ImportError:
 
 
 NOISE = 0.1  # of the variance of y, to start from
+DTYPES = [np.float64, np.float32, np.uint8]  # of X as it is; others become the first
 
 
 class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
@@ -83,7 +84,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     lengthscale_ : array
         One for each input, in its units, if the kernel has them.
     posterior_ : Posterior
-        For centred inputs and standardised targets: `X - X_offset_` and `(y - y_offset_) / y_scale_`.
+        For centred inputs and standardised targets: `X - X_offset_` and `(y - y_offset_) / y_scale_`. Inputs are
+        centred where the kernel depends on differences only.
     finished_ : bool
         False if a limit or Ctrl-C ended the fit early.
     message_ : str
@@ -120,12 +122,14 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     @with_callbacks
     def fit(self, X: Any, y: Any) -> GPRegressor:
         """Learn from (n, d) inputs and (n,) targets, and condition on all of them."""
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", y_numeric=True)
+        X, y = validate_data(self, X, y, dtype=DTYPES, order="C", y_numeric=True)
         y = y.astype(np.float64)
         num_samples = check_count(self.n_samples, "n_samples")
         began, solver = time.perf_counter(), as_solver(self._solver())
         mesh = None if self.devices is None else as_mesh(self.devices)
-        self.X_offset_ = X.mean(axis=0, dtype=np.float64)
+        # Only where nothing depends on the origin: counts, for one, are what they are.
+        moves = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
+        self.X_offset_ = X.mean(axis=0, dtype=np.float64) if moves else np.zeros(X.shape[1])
         self.y_offset_, self.y_scale_ = float(y.mean(dtype=np.float64)), float(_scale(y))
         x, targets = self._inputs(X), (y - self.y_offset_) / self.y_scale_
         watcher = _Watcher(self, X, y) if hasattr(self, "_init_callback_context") else None
@@ -164,7 +168,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             model, self.message_ = self._model(X), "Parameters as given."
             posterior = condition(model, checkpoint=self.checkpoint)
             self.finished_ = posterior.solution.result is Result.CONVERGED
-        if _needs_double(posterior.solution) and posterior.x.dtype == np.float32:
+        if _needs_double(posterior.solution) and posterior.targets.dtype == np.float32:
             posterior = condition(model, dtype=np.float64)
             self.message_ += " Float32 was not enough, so it was solved again in float64."
             self.finished_ = posterior.solution.result is Result.CONVERGED
@@ -228,7 +232,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def update(self, X: Any, y: Any) -> GPRegressor:
         """Condition on more data as well, from where the last solve ended. Learned parameters and scales stay."""
         check_is_fitted(self)
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", y_numeric=True, reset=False)
+        X, y = validate_data(self, X, y, dtype=DTYPES, order="C", y_numeric=True, reset=False)
         targets = (y - self.y_offset_) / self.y_scale_
         posterior = self.posterior_.update(
             self._inputs(X),
@@ -254,9 +258,10 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
     def _start(self, scales: np.ndarray) -> GaussianProcess:
         units = self.y_scale_**2
-        kernel: Kernel = Matern32(scales * np.sqrt(len(scales)), units)
         noise = NOISE * units
-        if self.kernel is not None:
+        if self.kernel is None:
+            kernel: Kernel = Matern32(scales * np.sqrt(len(scales)), units)
+        else:
             kernel, white = translated(self.kernel, self.learn)
             noise = noise if white is None else white
         if self.noise is not None:
@@ -281,14 +286,16 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             self.lengthscale_ = np.broadcast_to(np.asarray(lengthscale, np.float64), (posterior.d,)).copy()
 
     def _inputs(self, X: np.ndarray) -> np.ndarray:
-        return (X - self.X_offset_).astype(X.dtype)
+        if not self.X_offset_.any():
+            return X
+        return (X - self.X_offset_).astype(np.float64 if X.dtype == np.uint8 else X.dtype)
 
     def _outputs(self, values: Any) -> Any:
         return np.asarray(values, np.float64) * self.y_scale_ + self.y_offset_
 
     def _ready(self, X: Any) -> tuple[Posterior, np.ndarray]:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        X = validate_data(self, X, dtype=DTYPES, order="C", reset=False)
         return self.posterior_, self._inputs(X)
 
 
@@ -314,7 +321,7 @@ class _Watcher:
 def _scale(values: np.ndarray) -> np.ndarray:
     """The standard deviation of each column; 1 where they are constant up to rounding."""
     std, size = values.std(axis=0, dtype=np.float64), np.abs(values).max(axis=0)
-    return np.where(std > 16 * np.finfo(values.dtype).eps * size, std, 1.0)
+    return np.where(std > 16 * np.finfo(np.result_type(values.dtype, np.float32)).eps * size, std, 1.0)
 
 
 def _needs_double(solution: Solution) -> bool:

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualgp._arrays import as_parameter, in_wide
-from dualgp._checks import check_count, check_finite, check_key, check_points, check_targets
+from dualgp._checks import check_count, check_finite, check_key, check_targets
 from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Kernel
-from dualgp.operators import KernelOperator, check_noise
+from dualgp.operators import KernelOperator, check_noise, precision
 from dualgp.operators_sharded import ShardedOperator
 from dualgp.paths import PriorPaths, evaluate, prior_paths
 from dualgp.posterior import Posterior
@@ -80,7 +80,7 @@ class GaussianProcess(eqx.Module):
         check_count(num_samples, "num_samples")
         operator: KernelOperator | ShardedOperator
         if mesh is None:
-            x = check_points(x)
+            x = self.kernel.points(x)
             y = check_targets(y, x.shape[0])
             operator = KernelOperator(self.kernel, x, self.noise, memory=memory, dtype=_precision(x, x.shape[0], dtype))
         else:
@@ -115,13 +115,13 @@ class GaussianProcess(eqx.Module):
         **run: Any,
     ) -> Posterior:
         """`posterior` given more data as well. The same prior functions, the solve started from the old weights."""
-        x = check_points(x, "x", posterior.d)
+        x = self.kernel.points(x, "x", posterior.d)
         y = check_targets(y, x.shape[0])
         if x.shape[0] == 0:
             return posterior
         _, noise_key, solve_key = _split(key, posterior.num_samples)
-        before, dtype = posterior.gathered(), posterior.x.dtype
-        x_new = jnp.asarray(x, dtype)
+        before, dtype = posterior.gathered(), precision(posterior.x)
+        x_new = jnp.asarray(x, posterior.x.dtype)
         new_targets = self._columns(x_new, y, posterior.prior, noise_key, slice(0, len(y)), len(y))
         operator = self._operator(jnp.concatenate([before.x, x_new]), posterior, memory)
         targets = operator.place(jnp.concatenate([before.targets, new_targets]))
@@ -158,7 +158,7 @@ class GaussianProcess(eqx.Module):
         """Functions drawn from the prior: a callable from (m, d) points to (num_samples, m) values."""
         paths = prior_paths(self.kernel, d, num_samples, key, num_features)
         template = np.zeros((0, d), np.float32)
-        return lambda x: float(self.mean) + evaluate(paths, x, template).T
+        return lambda x: float(self.mean) + evaluate(paths, x, template, self.kernel).T
 
     def _operator(self, x: Points, posterior: Posterior, memory: int | None) -> KernelOperator | ShardedOperator:
         """On the devices that `posterior` is on."""
@@ -173,7 +173,7 @@ class GaussianProcess(eqx.Module):
             raise ValueError(f"y has {y.shape[0]} value(s) for {x.shape[0]} row(s) of x. Pass one target per row.")
         mesh = as_mesh(mesh)
         own = Layout(x.shape[0], mesh).own
-        x_own = check_points(np.asarray(x[own]))
+        x_own = self.kernel.points(np.asarray(x[own]))
         dtype = _precision(x_own, x.shape[0], dtype)
         operator = ShardedOperator(self.kernel, x, self.noise, mesh=mesh, memory=memory, dtype=dtype)
         return operator, check_targets(np.asarray(y[own]), len(x_own))
@@ -191,12 +191,12 @@ class GaussianProcess(eqx.Module):
         self, x: Points, y: AnyArray, prior: PriorPaths | None, key: RandomKey | None, rows: slice, n: int
     ) -> Columns:
         """y - mean, then phi(X) @ w + epsilon for each sample, for some of the n rows."""
-        mean_column = jnp.asarray(np.asarray(y, np.float64) - float(self.mean), x.dtype)[:, None]
+        mean_column = jnp.asarray(np.asarray(y, np.float64) - float(self.mean), precision(x))[:, None]
         if prior is None:
             return mean_column
-        draws = evaluate(prior, x, x)
+        draws = evaluate(prior, x, x, self.kernel)
         epsilon = independent_normals(key, n, draws.shape[1], rows) * np.sqrt(float(self.noise))
-        return jnp.concatenate([mean_column, jnp.asarray(draws + epsilon, x.dtype)], axis=1)
+        return jnp.concatenate([mean_column, jnp.asarray(draws + epsilon, mean_column.dtype)], axis=1)
 
     def _posterior(
         self,
@@ -216,7 +216,8 @@ class GaussianProcess(eqx.Module):
         dtype = operator.dtype if solution.factor is None else np.float64
         x = operator.x if layout is None else layout.collect(operator.x)
         targets = targets if layout is None else layout.collect(targets)
-        x, targets, weights = (jnp.asarray(array, dtype) for array in (x, targets, solution.weights))
+        targets, weights = (jnp.asarray(array, dtype) for array in (targets, solution.weights))
+        x = x if dtype == operator.dtype else self.kernel.stored(x, dtype)
         return Posterior(self, x, targets, weights, prior, solution)
 
 

@@ -24,10 +24,11 @@ from dualgp import __version__, kernels, solvers
 from dualgp._arrays import in_wide
 from dualgp._container import NotReadable, read, write
 from dualgp._translate import translated
+from dualgp.data.smiles import SmilesEncoding
 from dualgp.data.tables import Column, Encoding
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
-from dualgp.kernels import base, features
+from dualgp.kernels import base, features, hashes
 from dualgp.paths import PriorPaths
 from dualgp.posterior import Posterior
 from dualgp.sharding import writes
@@ -76,9 +77,9 @@ def load(path: str | os.PathLike, *, classes: Sequence[type] = ()) -> Any:
 @cache
 def _package_classes() -> dict[str, type]:
     """Every class of the package that a file may contain."""
-    found = [Posterior, PriorPaths, GaussianProcess, Solution, Trace, Result, GPRegressor, TableModel, Encoding, Column]
-    found.append(ThompsonState)
-    for module in (kernels, base, features, solvers, descent, preconditioners):
+    found = [Posterior, PriorPaths, GaussianProcess, Solution, Trace, Result, GPRegressor]
+    found += [TableModel, Encoding, Column, SmilesEncoding, ThompsonState]
+    for module in (kernels, base, features, hashes, solvers, descent, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dualgp._arrays import as_parameter, in_wide, is_traced, wide
-from dualgp._checks import check_finite, check_points, check_positive
+from dualgp._checks import check_finite, check_positive
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
 
@@ -184,7 +184,7 @@ class KernelOperator(Operator):
     - `kernel`, `x` of shape (n, d), `noise`: a variance, positive.
     - `memory`: bytes that may be spent on keeping K; by default a quarter of the machine's memory. K is kept if it fits
       (each product then reads it), otherwise its entries are computed whenever they are needed. 0 means always.
-    - `dtype`: the precision; by default that of `x` (float32 or float64; integers become float64).
+    - `dtype`: the precision; by default that of `x` (float32 or float64; wide integers become float64, bytes float32).
     """
 
     kernel: Kernel
@@ -196,18 +196,19 @@ class KernelOperator(Operator):
     def __init__(self, kernel: Kernel, x: Any, noise: Any, *, memory: int | None = None, dtype: Any = None) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(kernel).__name__}.")
-        x = check_points(x)
+        dtype = np.result_type(getattr(x, "dtype", np.float64), np.float32) if dtype is None else dtype
+        x = kernel.points(x)
         if x.shape[0] == 0:
             raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
         check_noise(noise)
         self.kernel = kernel
-        self.x = jnp.asarray(x, x.dtype if dtype is None else dtype)
+        self.x = kernel.stored(x, dtype)
         check_finite(self.x, "x in the operator's precision")
         _check_distances(kernel.coordinates(self.x))
         self.noise = as_parameter(noise)
         budget = KEEP_SHARE * machine_memory() if memory is None else memory
         fits = self.n**2 * self.dtype.itemsize <= budget
-        self.kept = DenseOperator(_assemble(kernel, self.x), self.noise) if fits else None
+        self.kept = DenseOperator(_assemble(kernel, self.x, self.dtype), self.noise) if fits else None
 
     @property
     def n(self) -> int:
@@ -215,7 +216,7 @@ class KernelOperator(Operator):
 
     @property
     def dtype(self) -> np.dtype:
-        return self.x.dtype
+        return precision(self.x)
 
     def kernel_rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
         if self.kept is not None:
@@ -262,10 +263,11 @@ class KernelOperator(Operator):
 
 def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns) -> Float[Array, "m s"]:
     """k(rows, x) @ v without ever holding k(rows, x): a sum over tiles of columns, differentiable in O(tile) memory."""
+    block = kernel.against(rows)
 
     @jax.checkpoint  # the backward pass computes a tile again rather than keeping all of them
     def term(x_tile: Points, v_tile: Columns) -> Float[Array, "m s"]:
-        return kernel(rows, x_tile) @ v_tile
+        return block(x_tile) @ v_tile
 
     return sum_over_tiles(term, x, v, rows.shape[0])
 
@@ -287,6 +289,11 @@ def sum_over_tiles(term: Callable[[Points, Columns], Any], x: Points, v: Columns
     return jax.tree.map(jnp.add, total, term(x[whole:], v[whole:])) if whole < n else total
 
 
+def precision(x: Points) -> np.dtype:
+    """The precision that goes with inputs as they are kept: their own, and float32 for bytes."""
+    return np.result_type(x.dtype, np.float32)
+
+
 def _tile(rows: int) -> int:
     """Columns in a tile for this many rows: a power of two, so that the tile has about TILE_ENTRIES entries."""
     return 1 << max(9, min(14, (TILE_ENTRIES // max(rows, 1)).bit_length() - 1))
@@ -303,8 +310,8 @@ def _block(kernel: Kernel, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
 
 
 @eqx.filter_jit
-def _assemble(kernel: Kernel, x: Points) -> Float[Array, "n n"]:
-    return in_row_blocks(lambda rows: kernel(x[rows], x), x.shape[0], x.shape[0], x.dtype)
+def _assemble(kernel: Kernel, x: Points, dtype: np.dtype) -> Float[Array, "n n"]:
+    return in_row_blocks(lambda rows: kernel(x[rows], x), x.shape[0], x.shape[0], dtype)
 
 
 def in_row_blocks(

@@ -16,7 +16,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
 from dualgp._arrays import as_parameter, in_wide, is_traced
-from dualgp._checks import check_points
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
 from dualgp.operators import (
@@ -27,6 +26,7 @@ from dualgp.operators import (
     check_noise,
     in_row_blocks,
     machine_memory,
+    precision,
     tiled_product,
 )
 from dualgp.sharding import Layout, agreed, as_mesh, checksum
@@ -64,8 +64,8 @@ class ShardedOperator(Operator):
             raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
         check_noise(noise)
         self.kernel, self.noise, self.layout = kernel, as_parameter(noise), Layout(x.shape[0], as_mesh(mesh))
-        own = check_points(np.asarray(x[self.layout.own]), "x")
-        own = own.astype(own.dtype if dtype is None else dtype)
+        dtype = np.result_type(x.dtype, np.float32) if dtype is None else dtype
+        own = np.asarray(kernel.stored(kernel.points(np.asarray(x[self.layout.own])), dtype))
         # Padded with a real point: zeros could lie far away, and distances are centred on what is evaluated.
         self.x = self.layout.place(own, own[0] if len(own) else 0.0)
         _check_distances(kernel.coordinates(self.x))
@@ -77,7 +77,7 @@ class ShardedOperator(Operator):
 
     @property
     def dtype(self) -> np.dtype:
-        return self.x.dtype
+        return precision(self.x)
 
     def rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
         # The noise's term is one of the all-reduce's: v[index] would be another B x s numbers on the network.
@@ -235,7 +235,7 @@ def _keep(kernel: Kernel, x: Points, layout: Layout) -> Float[Array, "n height"]
     everything = jax.lax.with_sharding_constraint(x, NamedSharding(layout.mesh, EVERYWHERE))
 
     def part(kernel: Kernel, everything: Points, x: Points) -> Float[Array, "n share"]:
-        return in_row_blocks(lambda rows: kernel(everything[rows], x), layout.n, x.shape[0], x.dtype)
+        return in_row_blocks(lambda rows: kernel(everything[rows], x), layout.n, x.shape[0], precision(x))
 
     specs, columns = (EVERYWHERE, EVERYWHERE, layout.rows), PartitionSpec(None, layout.axes)
     return on_devices(part, layout, specs, columns)(kernel, everything, x)

@@ -18,11 +18,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dualgp._arrays import is_traced, wide
-from dualgp._checks import check_points
 from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Features, Kernel
-from dualgp.operators import sum_over_tiles, tiled_product
+from dualgp.operators import precision, sum_over_tiles, tiled_product
 from dualgp.operators_sharded import spread_product
 from dualgp.sharding import Layout
 
@@ -48,7 +47,8 @@ class UpdatePaths(eqx.Module):
     layout: Layout | None = eqx.field(default=None, static=True)  # where x and weights are spread over devices
 
     def __call__(self, x: Points) -> Float[Array, "m s"]:
-        data, weights = jnp.asarray(self.x, x.dtype), jnp.asarray(self.weights, x.dtype)
+        data = self.x if self.x.dtype == jnp.uint8 else jnp.asarray(self.x, x.dtype)  # bytes stay bytes
+        weights = jnp.asarray(self.weights, x.dtype)
         if self.layout is not None:
             return spread_product(self.kernel, x, data, weights, self.layout)
         return tiled_product(self.kernel, x, data, weights)
@@ -89,7 +89,7 @@ class SamplePaths(eqx.Module):
     update: UpdatePaths
 
     def __call__(self, x: Any) -> Float[AnyArray, "s m"]:
-        return evaluate(eqx.Partial(_values, self), x, self.update.x).T
+        return evaluate(eqx.Partial(_values, self), x, self.update.x, self.update.kernel).T
 
     def each(self, x: Float[AnyArray, "s q d"]) -> tuple[Float[Array, "s q"], Float[Array, "s q d"]]:
         """Every function at q points of its own, and its gradients there: s q n kernel entries, not s^2 q n.
@@ -154,16 +154,17 @@ def prior_paths(kernel: Kernel, d: int, num_samples: int, key: RandomKey, num_fe
     return PriorPaths(features, independent_normals(weight_key, features.num, num_samples))
 
 
-def evaluate(function: Callable[[Points], Columns], x: Any, data: Points) -> AnyArray:
+def evaluate(function: Callable[[Points], Columns], x: Any, data: Points, kernel: Kernel) -> AnyArray:
     """`function` at test points, in the precision of the data, in padded blocks so that few shapes are compiled."""
-    points = check_points(x, "x", data.shape[1])
+    points = kernel.points(x, "x", data.shape[1])
     if is_traced(points, function):
         return function(points)
     with wide():
         m = points.shape[0]
         size = min(TEST_BLOCK, max(16, 1 << max(m - 1, 0).bit_length()))
         starts = range(0, max(m, 1), size)  # an empty set of points is one empty block
-        return np.concatenate([_evaluate_block(function, points[i : i + size], size, data.dtype) for i in starts])
+        dtype = precision(data)
+        return np.concatenate([_evaluate_block(function, points[i : i + size], size, dtype) for i in starts])
 
 
 def _evaluate_block(function: Callable[[Points], Columns], points: np.ndarray, size: int, dtype: Any) -> np.ndarray:

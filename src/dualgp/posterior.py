@@ -20,8 +20,9 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp._arrays import in_wide, is_traced, wide
-from dualgp._checks import check_points, check_targets
+from dualgp._checks import check_targets
 from dualgp._types import AnyArray, Columns, Points, RandomKey
+from dualgp.operators import precision
 from dualgp.paths import TEST_BLOCK, MeanPath, Moments, PriorPaths, SamplePaths, UpdatePaths, evaluate
 from dualgp.sharding import Layout
 from dualgp.solvers.base import Solution
@@ -82,7 +83,7 @@ class Posterior:
         """The posterior mean at (m, d) points."""
         with wide():
             path = MeanPath(self.model.mean, self._update(self.weights[:, :1]))
-        return evaluate(path, x, self.x)[:, 0]
+        return evaluate(path, x, self.x, self.model.kernel)[:, 0]
 
     def std(self, x: Any, *, noise: bool = False) -> Float[AnyArray, " m"]:
         """The posterior standard deviation of the function, or with `noise=True` of a new observation.
@@ -100,7 +101,7 @@ class Posterior:
             raise ValueError(NO_SAMPLES)
         else:
             update = self._update(self.weights)
-            moments = evaluate(Moments(self.model.mean, self.prior, update), x, self.x)
+            moments = evaluate(Moments(self.model.mean, self.prior, update), x, self.x, self.model.kernel)
             mean, variance = moments[:, 0], moments[:, 1]
         std = (variance + (float(self.model.noise) if noise else 0.0)) ** 0.5
         return mean, std if is_traced(x) else std.astype(mean.dtype)
@@ -186,7 +187,7 @@ class Posterior:
         everywhere = math.sqrt(float(jnp.max(self.model.kernel.diagonal(self.x)))) * root / 2
         if x is None:
             return everywhere
-        points = jnp.asarray(check_points(x, "x", self.d), self.x.dtype)
+        points = jnp.asarray(self.model.kernel.points(x, "x", self.d), precision(self.x))
         explained = np.asarray(self.model.kernel.diagonal(points), np.float64)
         if self.solution.factor is not None:  # variances from samples are noisy: a bound may not use them
             explained = np.maximum(explained - np.asarray(self.std(x), np.float64) ** 2, 0.0)
@@ -222,7 +223,7 @@ class Posterior:
         elif self.num_samples:
             spread += f"; standard deviations known to about {100 / math.sqrt(2 * self.num_samples):.0f} %"
         where = f" on {self.layout.num_devices} devices" if self.layout is not None else ""
-        size = f"{self.n:,} points in {self.d} dimension(s), {self.x.dtype} arithmetic{where}"
+        size = f"{self.n:,} points in {self.d} dimension(s), {precision(self.x)} arithmetic{where}"
         return f"Gaussian process on all {size}; {spread}."
 
     def report_solution(self, unit: float = 1.0) -> list[str]:
@@ -253,7 +254,7 @@ class Posterior:
         """k(x, x') - k(x, X) A^-1 k(X, x'), in float64."""
         from scipy.linalg import solve_triangular
 
-        points = jnp.asarray(np.asarray(check_points(x, "x", self.d), np.float64))
+        points = jnp.asarray(np.asarray(self.model.kernel.points(x, "x", self.d), np.float64))
         cross = np.asarray(self.model.kernel(jnp.asarray(self.x, jnp.float64), points))
         half = solve_triangular(self.solution.factor, cross, lower=True, check_finite=False)
         return np.asarray(self.model.kernel(points, points)) - half.T @ half
@@ -263,7 +264,7 @@ class Posterior:
         """k(x, x) - ||L^-1 k(X, x)||^2, in float64."""
         from scipy.linalg import solve_triangular
 
-        points = np.asarray(check_points(x, "x", self.d), np.float64)
+        points = np.asarray(self.model.kernel.points(x, "x", self.d), np.float64)
         data = jnp.asarray(self.x, jnp.float64)
         variance = np.asarray(self.model.kernel.diagonal(points)).copy()
         for start in range(0, points.shape[0], TEST_BLOCK):

@@ -121,6 +121,8 @@ def _inputs(model: TableModel) -> list[str]:
                 "input with a purely linear effect has a long lengthscale and a short bar."
             ),
         ]
+    if not model.regressor.kernel_.is_stationary:
+        return parts  # fingerprints: a column by itself means nothing
     if model.regressor.posterior_.prior is None and model.regressor.posterior_.solution.factor is None:
         return parts  # no error bars to draw
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from dualgp import metrics
+from dualgp.data.smiles import SmilesEncoding
 from dualgp.data.tables import Encoding, Missing, as_table, complete_rows, make_encoding
 from dualgp.estimator import GPRegressor
+from dualgp.kernels import Tanimoto
 
 NINETY = NormalDist().inv_cdf(0.95)  # standard deviations from the mean to either end of the central 90 %
 RIDGE = np.logspace(-4, 4, 17)  # penalties to choose from
@@ -25,12 +27,15 @@ class TableModel:
     model.predict("new.csv")["mean"]
     """
 
-    encoding: Encoding
+    encoding: Encoding | SmilesEncoding
     regressor: GPRegressor
 
     def predict(self, table: Any) -> dict[str, np.ndarray]:
         """`mean` and `std` of new observations, and the 5 % and 95 % points of their distribution, `q05` and `q95`."""
-        mean, std = self.regressor.predict(self.encoding.x(as_table(table)), return_std=True)
+        x = self.encoding.x(as_table(table))
+        mean, std = np.full((2, len(x)), np.nan)
+        if (known := np.isfinite(x).all(axis=1)).any():  # a molecule that cannot be read is not known
+            mean[known], std[known] = self.regressor.predict(x[known], return_std=True)
         return {"mean": mean, "std": std, "q05": mean - NINETY * std, "q95": mean + NINETY * std}
 
     def sample(self, table: Any, n_samples: int, random_state: int = 0) -> dict[str, np.ndarray]:
@@ -40,7 +45,10 @@ class TableModel:
         if n_samples > count:
             raise ValueError(f"This model has {count} posterior functions, {n_samples} were asked for. Fit with more.")
         which = np.random.default_rng(random_state).choice(count, n_samples, replace=False)
-        values = functions(self.encoding.x(as_table(table)))[which]
+        x = self.encoding.x(as_table(table))
+        values = np.full((n_samples, len(x)), np.nan)
+        if (known := np.isfinite(x).all(axis=1)).any():
+            values[:, known] = functions(x[known])[which]
         return {f"f{i + 1}": row for i, row in enumerate(values)}
 
     def evaluate(self, table: Any) -> dict[str, dict[str, float]]:
@@ -66,13 +74,14 @@ def fit_table(
     *,
     drop: Sequence[str] = (),
     missing: Missing = "fill",
-    encoding: Encoding | None = None,
+    encoding: Encoding | SmilesEncoding | None = None,
     **settings: Any,
 ) -> TableModel:
     """Fit a `GPRegressor` with these settings to a table: every column but the target is an input unless dropped.
 
     `missing`: numbers that are missing are filled with the median ("fill", and an input says where), their rows dropped
-    ("drop") or refused ("error"). `encoding`: one made before, by `data.tables.make_encoding`.
+    ("drop") or refused ("error"). `encoding`: one made before, by `data.tables.make_encoding`, or a
+    `data.smiles.SmilesEncoding` for molecules: then the kernel is Tanimoto unless another is given.
     """
     table = as_table(table)
     encoding = make_encoding(table, target, drop, missing) if encoding is None else encoding
@@ -80,8 +89,12 @@ def fit_table(
     if not table.num_rows:
         raise ValueError(f"No row is complete: every one lacks {target!r} or, with missing='drop', an input.")
     if table.num_rows < whole:
-        note = f"{whole - table.num_rows:,} of {whole:,} rows were left out because a value is missing."
-        encoding = Encoding(encoding.columns, encoding.target, (*encoding.notes, note))
+        note = (
+            f"{whole - table.num_rows:,} of {whole:,} rows were left out because a value is missing or cannot be read."
+        )
+        encoding = replace(encoding, notes=(*encoding.notes, note))
+    if isinstance(encoding, SmilesEncoding):
+        settings = {"kernel": Tanimoto()} | settings
     return TableModel(encoding, GPRegressor(**settings).fit(encoding.x(table), encoding.y(table)))
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import dualgp as dg
-from cases import KERNELS, PER_DIMENSION, gram, points
+from cases import KERNELS, PER_DIMENSION, gram, inputs, points
 from dualgp._arrays import wide
 
 OFF_AXIS = np.float32([[0.0, 0.0, 0.0], [0.6, 0.6, 0.6]])
@@ -30,7 +30,7 @@ def test_matern_features_use_one_chi_square_per_frequency(kernel_class):
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_the_features_of_a_point_have_the_prior_variance_as_squared_norm(kernel):
-    x = points(10, dtype=np.float32)
+    x = inputs(kernel, points(10, dtype=np.float32))
     phi = np.asarray(kernel.features(jax.random.key(1), 256, 3)(x))
     np.testing.assert_allclose(np.sum(phi**2, axis=1), kernel.diagonal(x), rtol=1e-5)
 

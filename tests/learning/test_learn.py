@@ -9,7 +9,7 @@ import pytest
 from sklearn import gaussian_process
 
 import dualgp as dg
-from cases import KERNELS, SEEDS, data
+from cases import KERNELS, SEEDS, data, inputs
 from dualgp.data import prior_draw
 from dualgp.learning import Exact, FullData, Neighbours, Subset
 from dualgp.learning.full import pathwise_gradient
@@ -40,6 +40,7 @@ def test_the_exact_optimum_is_that_of_scikit_learn():
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_kernel_can_be_learned(name):
     x, y = data(120)
+    x = inputs(KERNELS[name], x)
     start = dg.GaussianProcess(KERNELS[name], noise=1.0, mean=3.0)
     model = start.learn(x, y, method=Exact(num_starts=1))
     assert dg.learning.log_likelihood(model, x, y) > dg.learning.log_likelihood(start, x, y) + 10

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import dualgp as dg
-from cases import KERNELS, data
+from cases import KERNELS, data, inputs
 from dualgp.learning.likelihood import as_group, information, likelihood, likelihood_and_gradient
 from dualgp.learning.parameters import Parameters
 
@@ -13,6 +13,7 @@ from dualgp.learning.parameters import Parameters
 @pytest.mark.parametrize("name", KERNELS)
 def test_value_and_gradient_are_those_of_the_gaussian_density(name):
     x, y = data(40)
+    x = inputs(KERNELS[name], x)
     model = dg.GaussianProcess(KERNELS[name], noise=0.2, mean=0.3)
     covariance = dg.KernelOperator(model.kernel, x, 0.2).dense()
     expected = multivariate_normal(np.full(40, 0.3), covariance).logpdf(y)

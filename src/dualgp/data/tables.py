@@ -180,9 +180,15 @@ class Encoding:
 
     def y(self, table: pyarrow.Table) -> np.ndarray:
         """The targets of a table; NaN where they are missing."""
-        if self.target not in table.column_names:
-            raise ValueError(f"The table has no column {self.target!r}. It has {', '.join(table.column_names)}.")
-        return _as_numbers(table.column(self.target), self.target)
+        return numbers_of(table, self.target)
+
+    def readable(self, table: pyarrow.Table) -> np.ndarray:
+        """Which rows have every number that cannot be filled in."""
+        keep = np.ones(table.num_rows, bool)
+        for column in self.columns:
+            if column.kind != "category" and column.fill is None:
+                keep &= ~np.isnan(_as_numbers(table.column(column.name), column.name))
+        return keep
 
     def unseen(self, table: pyarrow.Table) -> list[str]:
         """A sentence for every column with categories that the model has never seen."""
@@ -220,13 +226,25 @@ def make_encoding(table: pyarrow.Table, target: str, drop: Sequence[str] = (), m
     return Encoding(tuple(columns), target, tuple(notes))
 
 
-def complete_rows(table: pyarrow.Table, encoding: Encoding) -> np.ndarray:
-    """Which rows have a target and every number that cannot be filled in."""
-    keep = ~np.isnan(encoding.y(table))
-    for column in encoding.columns:
-        if column.kind != "category" and column.fill is None:
-            keep &= ~np.isnan(_as_numbers(table.column(column.name), column.name))
-    return keep
+def complete_rows(table: pyarrow.Table, encoding: Any) -> np.ndarray:
+    """Which rows have a target and everything else that they need."""
+    return ~np.isnan(encoding.y(table)) & encoding.readable(table)
+
+
+def numbers_of(table: pyarrow.Table, name: str) -> np.ndarray:
+    """A column as floats, NaN where they are missing."""
+    if name not in table.column_names:
+        raise ValueError(f"The table has no column {name!r}. It has {', '.join(table.column_names)}.")
+    return _as_numbers(table.column(name), name)
+
+
+def text_of(table: pyarrow.Table, name: str) -> list[str]:
+    """A column as text, empty where it is missing."""
+    if name not in table.column_names:
+        raise ValueError(f"The table has no column {name!r}. It has {', '.join(table.column_names)}.")
+    if not _is_text(table.column(name).type):
+        raise ValueError(f"Column {name!r} does not hold text ({table.column(name).type}).")
+    return [value or "" for value in table.column(name).to_pylist()]
 
 
 def _choose(name: str, values: pyarrow.ChunkedArray, missing: Missing) -> tuple[Column | None, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dualgp._arrays import as_parameter
-from dualgp._checks import check_positive
+from dualgp._checks import check_points, check_positive
 from dualgp._types import AnyArray, Points, RandomKey
 from dualgp.kernels.features import Features
 
@@ -41,6 +42,23 @@ class Kernel(eqx.Module):
         """The inputs on a scale where near points are strongly correlated. Only speed depends on it."""
         return jnp.asarray(x)
 
+    def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
+        """The function x2 -> k(x1, x2), for many x2: what depends on x1 alone may be done once."""
+        return lambda x2: self(x1, x2)
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether it depends on differences of inputs only, so that they may be moved together."""
+        return False
+
+    def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
+        """Inputs as an (m, d) array that the kernel can take, or an error that says what is wrong with them."""
+        return check_points(x, name, d)
+
+    def stored(self, x: AnyArray, dtype: Any) -> Array:
+        """Such inputs as they are kept in memory, for arithmetic in `dtype` (float32 or float64)."""
+        return jnp.asarray(x, dtype)
+
     def __add__(self, other: Any) -> Kernel:
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
@@ -51,7 +69,29 @@ class Kernel(eqx.Module):
         return Scale(other, self)
 
 
-class Sum(Kernel):
+class Pair(Kernel):
+    """What sums and products have in common."""
+
+    left: eqx.AbstractVar[Kernel]
+    right: eqx.AbstractVar[Kernel]
+
+    @property
+    def is_stationary(self) -> bool:
+        return self.left.is_stationary and self.right.is_stationary
+
+    def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
+        left, right = self.left.points(x, name, d), self.right.points(x, name, d)
+        return left if left.dtype == right.dtype else check_points(x, name, d)
+
+    def stored(self, x: AnyArray, dtype: Any) -> Array:
+        left, right = self.left.stored(x, dtype), self.right.stored(x, dtype)
+        return left if left.dtype == right.dtype else jnp.asarray(x, dtype)
+
+    def coordinates(self, x: Points) -> Float[Array, "n c"]:
+        return jnp.concatenate([self.left.coordinates(x), self.right.coordinates(x)], axis=1)
+
+
+class Sum(Pair):
     """(k1 + k2)(x, x') = k1(x, x') + k2(x, x')."""
 
     left: Kernel
@@ -60,6 +100,10 @@ class Sum(Kernel):
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         return self.left(x1, x2) + self.right(x1, x2)
 
+    def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
+        left, right = self.left.against(x1), self.right.against(x1)
+        return lambda x2: left(x2) + right(x2)
+
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.left.diagonal(x) + self.right.diagonal(x)
 
@@ -67,14 +111,11 @@ class Sum(Kernel):
         left, right = jax.random.split(key)
         return self.left.features(left, num_features, d) + self.right.features(right, num_features, d)
 
-    def coordinates(self, x: Points) -> Float[Array, "n c"]:
-        return jnp.concatenate([self.left.coordinates(x), self.right.coordinates(x)], axis=1)
-
     def __repr__(self) -> str:
         return f"{self.left!r} + {self.right!r}"
 
 
-class Product(Kernel):
+class Product(Pair):
     """(k1 * k2)(x, x') = k1(x, x') * k2(x, x')."""
 
     left: Kernel
@@ -83,15 +124,16 @@ class Product(Kernel):
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         return self.left(x1, x2) * self.right(x1, x2)
 
+    def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
+        left, right = self.left.against(x1), self.right.against(x1)
+        return lambda x2: left(x2) * right(x2)
+
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.left.diagonal(x) * self.right.diagonal(x)
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         left, right = jax.random.split(key)
         return self.left.features(left, num_features, d) * self.right.features(right, num_features, d)
-
-    def coordinates(self, x: Points) -> Float[Array, "n c"]:
-        return jnp.concatenate([self.left.coordinates(x), self.right.coordinates(x)], axis=1)
 
     def __repr__(self) -> str:
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in (self.left, self.right))
@@ -111,6 +153,25 @@ class Scale(Kernel):
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         block = self.kernel(x1, x2)
         return jnp.asarray(self.scale, block.dtype) * block
+
+    def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
+        inner = self.kernel.against(x1)
+
+        def block(x2: Points) -> Float[Array, "n1 n2"]:
+            values = inner(x2)
+            return jnp.asarray(self.scale, values.dtype) * values
+
+        return block
+
+    @property
+    def is_stationary(self) -> bool:
+        return self.kernel.is_stationary
+
+    def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
+        return self.kernel.points(x, name, d)
+
+    def stored(self, x: AnyArray, dtype: Any) -> Array:
+        return self.kernel.stored(x, dtype)
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         diagonal = self.kernel.diagonal(x)

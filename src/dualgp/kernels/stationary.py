@@ -60,6 +60,10 @@ class Stationary(Kernel):
         omega, weights = draw_frequencies(self.frequency_length, key, max(1, num_features // 2), d)
         return FourierFeatures(omega / self.lengthscale, weights, self.variance)
 
+    @property
+    def is_stationary(self) -> bool:
+        return True
+
     def coordinates(self, x: Points) -> Float[Array, "n c"]:
         if self.lengthscale.ndim == 1 and self.lengthscale.shape[0] != x.shape[1]:
             raise ValueError(

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from dualgp._arrays import in_wide
-from dualgp._checks import check_count, check_key, check_points, check_targets
+from dualgp._checks import check_count, check_key, check_targets
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.learning.exact import Exact
@@ -92,7 +92,7 @@ def learn(
         raise TypeError(f"priors must be a dict such as {{'noise': LogNormal(0.1, 1.0)}} or None, got {priors!r}.")
     if max_seconds is not None and not max_seconds > 0:
         raise ValueError(f"max_seconds must be positive, got {max_seconds!r}. Leave it out for no limit.")
-    x = np.asarray(check_points(x))
+    x = np.asarray(model.kernel.points(x))
     y = np.asarray(check_targets(y, x.shape[0]))
     check_count(num_samples, "num_samples")
     if len(y) == 0:

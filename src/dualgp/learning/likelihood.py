@@ -41,7 +41,7 @@ class NotDefinite(ArithmeticError):
 
 def log_likelihood(model: GaussianProcess, x: Any, y: Any) -> float:
     """log N(y; mean, K + noise I), exact: n^3 / 3 operations and 8 n^2 bytes."""
-    group = as_group(x, y)
+    group = as_group(model.kernel.points(x), y)
     return likelihood(Parameters(model), Parameters(model).start, [group])
 
 

@@ -16,12 +16,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int, UInt8
 
 from dualgp._arrays import in_wide
 from dualgp._checks import check_count
 from dualgp._random import generator
-from dualgp._types import AnyArray, RandomKey
+from dualgp._types import AnyArray, Points, RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.learning.likelihood import NotDefinite
 from dualgp.learning.parameters import Parameters
@@ -35,7 +35,7 @@ TIME_SHARE = 0.3  # where time is limited, the rest is left to learning from all
 class Terms(NamedTuple):
     """Points, each the last of its own row, after its neighbours."""
 
-    x: Float[np.ndarray, "terms m d"]
+    x: Float[np.ndarray, "terms m d"] | UInt8[np.ndarray, "terms m d"]
     y: Float[np.ndarray, "terms m"]
 
 
@@ -62,7 +62,7 @@ class Neighbours:
         """The vector of learned parameters."""
         vector = problem.parameters.start
         # A copy of a record is not a second measurement of it: it would say that there is no noise.
-        first = np.unique(np.column_stack([problem.x, problem.y]), axis=0, return_index=True)[1]
+        first = first_of_each(problem.x, problem.y)
         x, y = problem.x[first], problem.y[first]
         for round_key in jax.random.split(key, self.rounds):
             model = problem.parameters.model(vector)
@@ -82,6 +82,16 @@ class Neighbours:
             if problem.is_over(TIME_SHARE):
                 break
         return vector
+
+
+def first_of_each(x: np.ndarray, y: np.ndarray) -> Int[np.ndarray, " unique"]:
+    """The first of the rows that are equal in x and y, told by a 64-bit sum: sorting whole rows takes minutes."""
+    odd = np.random.default_rng(0).integers(0, 2**63, (x.shape[1] + 1) * x.itemsize, np.uint64) * 2 + 1
+    key = (y.astype(np.float64) + 0.0).view(np.uint64) * odd[-1]  # adding zero turns -0.0 into 0.0
+    for column in range(x.shape[1]):
+        values = x[:, column] if x.dtype == np.uint8 else (x[:, column].astype(np.float64) + 0.0).view(np.uint64)
+        key = key + (values.astype(np.uint64) ^ odd[column]) * odd[-2 - column]
+    return np.unique(key, return_index=True)[1]
 
 
 def nearer_the_data(problem: Problem, objective: Objective, num_terms: int, start: Vector) -> Vector:
@@ -113,7 +123,7 @@ def find_terms(
         later = rank[None, :] >= rank[rows, None]
         near = np.argpartition(np.where(later, np.inf, squared), num_neighbours - 1, axis=1)[:, :num_neighbours]
         index = np.concatenate([near, rows[:, None]], axis=1)
-        parts.append(Terms(x[index].astype(np.float64), y[index].astype(np.float64)))
+        parts.append(Terms(x[index], y[index].astype(np.float64)))
     return parts
 
 
@@ -135,8 +145,9 @@ def _part(parameters: Parameters, vector: Float[AnyArray, " free"], terms: Terms
     def total(vector: Float[AnyArray, " free"]) -> Float[Array, ""]:
         model = parameters.model(vector)
 
-        def term(x: Float[Array, "m d"], y: Float[Array, " m"]) -> Float[Array, ""]:
+        def term(x: Points, y: Float[Array, " m"]) -> Float[Array, ""]:
             """log p(y[-1] | y[:-1]): the last rows of L and of L^-1 (y - mean) are the last conditional's."""
+            x = x.astype(y.dtype)
             factor = jnp.linalg.cholesky(model.kernel(x, x) + model.noise * jnp.eye(x.shape[0], dtype=x.dtype))
             whitened = jax.scipy.linalg.solve_triangular(factor, y - model.mean, lower=True)
             return -0.5 * whitened[-1] ** 2 - jnp.log(factor[-1, -1]) - 0.5 * math.log(2 * math.pi)

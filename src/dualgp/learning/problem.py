@@ -131,7 +131,8 @@ def make_problem(
 ) -> Problem:
     """The problem of learning `model` from data."""
     y_variance = float(np.var(y, dtype=np.float64))
-    x_scale = np.std(x, axis=0, dtype=np.float64)
+    # Kernels on counts have no lengthscales, and the squares of a quarter of a million fingerprints take gigabytes.
+    x_scale = np.ones(x.shape[1]) if x.dtype == np.uint8 else np.std(x, axis=0, dtype=np.float64)
     x_scale = np.where(x_scale > 0, x_scale, 1.0)
     parameters = Parameters(model, fixed, scale=math.sqrt(y_variance))
     start, sizes = parameters.start, penalty(parameters, DEFAULT_PRIORS, x_scale, y_variance)

@@ -1,0 +1,75 @@
+"""Tables with a column of SMILES: the fingerprint of that column is the input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dualgp.data.fingerprints import fingerprints, unreadable
+from dualgp.data.tables import Column, numbers_of, text_of
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(frozen=True)
+class SmilesEncoding:
+    """How a table of molecules becomes fingerprints and targets.
+
+    `invalid`: rows whose SMILES cannot be read are an error ("raise"), or left out of a fit, and nothing (NaN) is
+    predicted for them ("drop").
+    """
+
+    smiles: str
+    target: str
+    radius: int = 1
+    size: int = 1024
+    counts: bool = True
+    invalid: Literal["raise", "drop"] = "raise"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Of numbers: none."""
+        return ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What it predicts from, in words."""
+        kind = "counts" if self.counts else "bits"
+        return (f"Morgan {kind} of {self.smiles!r}, radius {self.radius}, {self.size:,} columns",)
+
+    def x(self, table: pyarrow.Table) -> np.ndarray:
+        """Fingerprints; rows of NaN for SMILES that cannot be read, where they are allowed."""
+        settings = {"radius": self.radius, "size": self.size, "counts": self.counts}
+        strings = text_of(table, self.smiles)
+        x, valid = fingerprints(strings, **settings, invalid="nan")
+        if self.invalid == "raise" and not valid.all():
+            raise ValueError(unreadable(strings, valid) + " Correct them, or fit with --invalid drop (invalid='drop').")
+        return x
+
+    def y(self, table: pyarrow.Table) -> np.ndarray:
+        """The targets of a table; NaN where they are missing."""
+        return numbers_of(table, self.target)
+
+    def readable(self, table: pyarrow.Table) -> np.ndarray:
+        """Which rows to keep: those whose SMILES can be read, or all where others are an error."""
+        if self.invalid == "raise":
+            return np.ones(table.num_rows, bool)
+        return fingerprints(text_of(table, self.smiles), size=1, invalid="nan")[1]
+
+    def unseen(self, table: pyarrow.Table) -> list[str]:
+        """A sentence about SMILES that cannot be read."""
+        valid = self.readable(table)
+        return [] if valid.all() else [unreadable(text_of(table, self.smiles), valid) + " Nothing is predicted there."]
+
+
+def make_smiles_encoding(table: pyarrow.Table, smiles: str, target: str, **settings: object) -> SmilesEncoding:
+    """The encoding, with a note about columns that are not used."""
+    text_of(table, smiles)
+    numbers_of(table, target)
+    others = [name for name in table.column_names if name not in (smiles, target)]
+    note = f"Column(s) {', '.join(map(repr, others))} were left out: only the molecules are used." if others else ""
+    return SmilesEncoding(smiles, target, notes=(note,) if note else (), **settings)

@@ -1,0 +1,87 @@
+"""The Tanimoto kernel of molecular fingerprints (Ralaivola et al. 2005)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dualgp._arrays import as_parameter, is_traced
+from dualgp._checks import check_counts, check_positive
+from dualgp._types import AnyArray, Points, RandomKey
+from dualgp.kernels.base import Kernel
+from dualgp.kernels.counts import LARGEST_COUNT, LARGEST_SUM, as_counts, row_sums, sums_of_minima
+from dualgp.kernels.features import Features
+from dualgp.kernels.hashes import draw_hashes
+
+NUM_COORDINATES = 64
+ROWS_AT_ONCE = 4096
+
+
+class Tanimoto(Kernel):
+    """variance * sum_c min(x_c, x'_c) / sum_c max(x_c, x'_c), for counts or bits: whole numbers from 0 to 255.
+
+    Of two inputs without any counts it is the variance. Inputs are kept as bytes where arithmetic is in float32.
+    There is no derivative in the inputs.
+    """
+
+    variance: AnyArray = eqx.field(default=1.0, converter=as_parameter)
+
+    def __check_init__(self) -> None:
+        check_positive(self.variance, "Tanimoto's variance")
+        if self.variance.ndim != 0:
+            raise ValueError(f"Tanimoto's variance must be a number, got shape {self.variance.shape}.")
+
+    def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
+        if x1.shape[0] > x2.shape[0]:  # lists of the shorter side
+            return self.against(x2)(x1).T
+        return self.against(x1)(x2)
+
+    def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
+        counts = as_counts(x1)
+        shared, sums = sums_of_minima(counts), row_sums(counts)
+
+        def block(x2: Points) -> Float[Array, "n1 n2"]:
+            dtype = jnp.result_type(x1.dtype, x2.dtype, jnp.float32)
+            other = as_counts(x2)
+            minima = shared(other)
+            maxima = sums[:, None] + row_sums(other) - minima  # max(a, b) = a + b - min(a, b)
+            ratio = minima.astype(dtype) / jnp.maximum(maxima, 1).astype(dtype)
+            return jnp.asarray(self.variance, dtype) * jnp.where(maxima > 0, ratio, jnp.ones((), dtype))
+
+        return block
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return jnp.full(x.shape[:1], jnp.asarray(self.variance, jnp.result_type(x.dtype, jnp.float32)))
+
+    def features(self, key: RandomKey, num_features: int, d: int) -> Features:
+        return draw_hashes(key, max(1, num_features), d, self.variance)
+
+    def coordinates(self, x: Points) -> Float[Array, "n c"]:
+        """Square roots of the counts' shares of their sum (Hellinger's distance), projected at random."""
+        d = x.shape[1]
+        num = min(d, NUM_COORDINATES)
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], (d, num)) / np.sqrt(num)
+        projection = jnp.asarray(signs if d > num else np.eye(d), jnp.float32)
+
+        def project(row: Array) -> Array:
+            counts = row.astype(jnp.float32)
+            return jnp.sqrt(counts / jnp.maximum(jnp.sum(counts), 1.0)) @ projection
+
+        return jax.lax.map(project, jnp.asarray(x), batch_size=ROWS_AT_ONCE).astype(
+            jnp.result_type(x.dtype, jnp.float32)
+        )
+
+    def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
+        return check_counts(x, name, d, LARGEST_COUNT, LARGEST_SUM)
+
+    def stored(self, x: AnyArray, dtype: Any) -> Array:
+        return jnp.asarray(x, jnp.uint8 if jnp.dtype(dtype) == jnp.float32 else dtype)
+
+    def __repr__(self) -> str:
+        return "Tanimoto(traced)" if is_traced(self.variance) else f"Tanimoto(variance={float(self.variance):.4g})"
