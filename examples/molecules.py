@@ -43,15 +43,11 @@ def main() -> None:
     print(pipeline[-1].report())
     print(f"R2 on the library: {dg.metrics.r2(y[library], mean):.3f}")
     print(f"Chance to be below {threshold:.2f}, the best twentieth of the {len(measured):,} measured ones:")
-    for i in best:
-        print(
-            f"  {chance[i]:.2f}  predicted {mean[i]:6.2f} ± {std[i]:.2f}, is {y[library[i]]:6.2f}  {smiles[library[i]]}"
-        )
-    is_hit = y[library] < threshold
-    print(
-        f"{100 * is_hit[best].mean():.0f} % of these 12 are below it, of the whole library {100 * is_hit.mean():.0f} %."
-    )
-    legends = [f"{mean[i]:.1f} ± {std[i]:.1f}, chance {chance[i]:.2f}" for i in best]
+    for i, row in zip(best, library[best], strict=True):
+        print(f"  {chance[i]:.2f}  predicted {mean[i]:6.2f} ± {std[i]:.2f}, is {y[row]:6.2f}: {smiles[row]}")
+    hits = 100 * (y[library] < threshold)
+    print(f"{hits[best].mean():.0f} % of these 12 are below it, of the whole library {hits.mean():.0f} %.")
+    legends = [f"{mean[i]:.1f} (std {std[i]:.1f}), chance {chance[i]:.2f}" for i in best]
     molecules = [Chem.MolFromSmiles(text) for text in smiles[library[best]]]
     picture = Draw.MolsToGridImage(molecules, molsPerRow=4, subImgSize=(280, 220), legends=legends)
     picture.save("molecules.png")
