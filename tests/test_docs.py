@@ -31,6 +31,8 @@ def given() -> dict:
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     if page == "botorch.md":
         pytest.importorskip("botorch", reason="BoTorch is an extra: pip install 'dualgp[botorch]'")
+    if any("MorganFingerprint" in block for block in BLOCKS[page]):
+        pytest.importorskip("rdkit", reason="the page is about molecules")
     monkeypatch.chdir(tmp_path)
     namespace = {} if page == "README.md" else given()
     for block in BLOCKS[page]:
