@@ -1,6 +1,6 @@
 """One process of a test with many devices or many processes: what it is told by a JSON file, results into another.
 
-    python distributed_worker.py folder rank size port
+python distributed_worker.py folder rank size port
 """
 
 import json

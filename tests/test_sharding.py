@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from cases import KERNELS, NOISE, data, points
 
 import dualgp as dg
+from cases import KERNELS, NOISE, data, points
 from dualgp._arrays import wide
 from dualgp.operators_sharded import ShardedOperator
 from dualgp.sharding import Layout, as_mesh, checksum
