@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dualgp import data, learning, metrics, plots
+    from dualgp import data, distributed, learning, metrics, plots
     from dualgp.estimator import GPRegressor
     from dualgp.gp import GaussianProcess
     from dualgp.io import load, save
@@ -40,6 +40,7 @@ __all__ = [
     "Result",
     "Solution",
     "data",
+    "distributed",
     "learn",
     "learning",
     "load",
