@@ -48,6 +48,8 @@ bench: .venv/peers
 	$(BIN)/python benchmarks/small.py
 	$(BIN)/python benchmarks/learning.py
 	$(BIN)/python benchmarks/table.py
+	$(BIN)/python benchmarks/devices.py
+	$(BIN)/python benchmarks/kill.py
 	$(BIN)/python benchmarks/chart.py
 
 bench-botorch: .venv-all/ready

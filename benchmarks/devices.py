@@ -4,8 +4,8 @@
 
 Ways, each a set of processes that wait for their turn: plain (one process, one core), sharded (the same through the
 sharded operator), 2 (two processes with a core each) and 4 (four processes on two cores: they show the bytes, and
-what a core shared by two costs). `--steps 0` is a whole pass. Bytes: the collectives in the compiled program, and what the
-loopback interface counted. Processor time is that of one process; on a busy machine it is the figure to look at.
+what a core shared by two costs). `--steps 0` is a whole pass. Bytes: the collectives in the compiled program, and
+what the loopback interface counted. Processor time is that of one process: on a busy machine the figure to look at.
 """
 
 import argparse

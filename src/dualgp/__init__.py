@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dualgp import data, learning, metrics, plots
+    from dualgp import data, distributed, learning, metrics, plots
     from dualgp.data.fingerprints import MorganFingerprint
     from dualgp.estimator import GPRegressor
     from dualgp.gp import GaussianProcess
@@ -48,6 +48,7 @@ __all__ = [
     "Tanimoto",
     "ThompsonSampler",
     "data",
+    "distributed",
     "learn",
     "learning",
     "load",
