@@ -141,7 +141,7 @@ def test_something_that_is_not_a_posterior_function_is_refused():
         dg.maximise(np.sin, [(0.0, 1.0)], key=KEY)
     counts = np.random.default_rng(0).integers(0, 3, (20, 5)).astype(np.uint8)
     post = dg.GaussianProcess(dg.Tanimoto(), NOISE).condition(counts, np.arange(20.0), num_samples=2, key=KEY)
-    with pytest.raises(ValueError, match="take counts"):
+    with pytest.raises(ValueError, match="must hold counts"):
         dg.maximise(post.samples, [(0.0, 1.0)] * 5, key=KEY)
     with pytest.raises(ValueError, match="share between 0 and 1"):
         dg.Search(uniform=2.0)

@@ -115,10 +115,6 @@ def climb_all(
         raise TypeError(f"maximise takes posterior functions such as post.samples, got {type(paths).__name__}.")
     if paths.update.layout is not None:
         raise ValueError("These functions are spread over devices. Maximise post.gathered().samples instead.")
-    if paths.update.x.dtype == np.uint8:
-        raise ValueError(
-            "These functions take counts, and maximise searches a box of real numbers. Compare f(x) instead."
-        )
     search, report = search or Search(), progress or (lambda words: None)
     box = check_bounds(bounds, paths.update.x.shape[1])
     rng = generator(check_key(key, "Maximising"))
