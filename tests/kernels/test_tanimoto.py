@@ -6,6 +6,9 @@ import pytest
 import dualgp as dg
 from dualgp._arrays import wide
 from dualgp.kernels.counts import as_lists, sums_of_minima
+from dualgp.learning import DEFAULT_PRIORS
+from dualgp.learning.neighbours import first_of_each
+from dualgp.learning.problem import make_problem
 
 KEY = jax.random.key(0)
 
@@ -170,3 +173,20 @@ def test_similarities_are_those_of_rdkit():
             ours = np.asarray(dg.Tanimoto()(jnp.asarray(x), jnp.asarray(x)))
         expected = np.array([DataStructs.BulkTanimotoSimilarity(one, theirs) for one in theirs])
         np.testing.assert_array_equal(ours, expected.astype(np.float32))
+
+
+def test_the_prior_of_a_lengthscale_is_about_the_columns_that_its_kernel_sees():
+    x, y = scores(60)
+    mixed = np.column_stack([x, 1e3 * np.random.default_rng(0).normal(size=60)])
+    model = dg.GaussianProcess(dg.On(dg.Tanimoto(), 0, 40) * dg.On(dg.RBF(), 40), 0.1)
+    problem = make_problem(model, mixed, y, DEFAULT_PRIORS, (), None, lambda step: None)
+    place = problem.parameters.names.index("kernel.right.kernel.lengthscale")
+    expected = np.log(DEFAULT_PRIORS["lengthscale"].median * mixed[:, 40].std())
+    assert problem.penalty.centre[place] == pytest.approx(expected)
+
+
+def test_equal_rows_are_found_whatever_their_type():
+    x = np.array([[0, 1], [2, 0], [0, 1], [0, 1], [2, 0]], np.uint8)
+    y = np.array([1.0, 2.0, 1.0, 3.0, 2.0])
+    for dtype in (np.uint8, np.float32, np.float64):
+        assert sorted(first_of_each(x.astype(dtype), y)) == [0, 1, 3]
