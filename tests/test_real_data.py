@@ -3,12 +3,13 @@
 import os
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dualgp as dg
 from dualgp._arrays import wide
-from dualgp.data import published_model, uci
+from dualgp.data import docking_f2, docking_f2_counts, fingerprints, published_model, random_split, uci
 from dualgp.solvers.sdd import stable_step_size
 from dualgp.solvers.spectrum import estimate_spectrum
 
@@ -65,3 +66,29 @@ def test_sdd_predicts_like_cholesky_on_part_of_pol(pol):
     exact = model.condition(x, y, solver=dg.Cholesky(), num_samples=0).mean(split.x_test)
     post = model.condition(x, y, solver=dg.SDD(averaging=0.01, num_steps=5000), num_samples=0, key=KEY)
     assert dg.metrics.rmse(exact, post.mean(split.x_test)) < 0.03
+
+
+def test_similarities_of_a_thousand_molecules_are_those_of_rdkit():
+    pytest.importorskip("rdkit", reason="RDKit is the oracle")
+    from rdkit import Chem, DataStructs
+    from rdkit.Chem import rdFingerprintGenerator
+
+    rows = np.random.default_rng(0).permutation(97_045)[:1000]
+    molecules, x = docking_f2(), docking_f2_counts()[rows]
+    smiles = [molecules.smiles[i] for i in rows]
+    np.testing.assert_array_equal(fingerprints(smiles)[0], x)
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=1, fpSize=1024)
+    theirs = [generator.GetCountFingerprint(Chem.MolFromSmiles(text)) for text in smiles]
+    ours = np.asarray(dg.Tanimoto()(jnp.asarray(x), jnp.asarray(x[:100])))
+    expected = np.array([DataStructs.BulkTanimotoSimilarity(one, theirs) for one in theirs[:100]]).T
+    np.testing.assert_array_equal(ours, expected.astype(np.float32))
+
+
+def test_docking_scores_are_predicted_with_honest_error_bars():
+    molecules, x = docking_f2(), docking_f2_counts()
+    train, test = (rows[::40] for rows in random_split(len(x)))
+    model = dg.GaussianProcess(dg.Tanimoto(0.743), 0.172, mean=-6.56)  # as learned from all of them
+    post = model.condition(x[train], molecules.y[train], num_samples=0)
+    mean, std = post.predict(x[test], noise=True)
+    assert dg.metrics.r2(molecules.y[test], mean) > 0.85
+    assert 0.8 < dg.metrics.coverage(molecules.y[test], mean, std, 0.9) < 0.96

@@ -55,8 +55,10 @@ def test_a_pipeline_learns_from_a_column_of_strings():
     pandas = pytest.importorskip("pandas")
     y = scores(SMILES)
     pipeline = make_pipeline(dg.MorganFingerprint(), dg.GPRegressor(dg.Tanimoto(), learn=False, noise=0.01))
-    mean = pipeline.fit(SMILES[::2], y[::2]).predict(SMILES[1::2])
-    assert dg.metrics.r2(y[1::2], mean) > 0.9
+    held_out = np.arange(len(y)) % 3 == 0
+    strings = np.array(SMILES)
+    mean = pipeline.fit(strings[~held_out], y[~held_out]).predict(strings[held_out])
+    assert dg.metrics.r2(y[held_out], mean) > 0.9
     frame = pandas.DataFrame({"smiles": SMILES})
     np.testing.assert_array_equal(pipeline.predict(frame), pipeline.predict(SMILES))
     np.testing.assert_array_equal(pipeline.predict(frame["smiles"]), pipeline.predict(SMILES))

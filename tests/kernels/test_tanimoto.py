@@ -6,6 +6,9 @@ import pytest
 import dualgp as dg
 from dualgp._arrays import wide
 from dualgp.kernels.counts import as_lists, sums_of_minima
+from dualgp.learning import DEFAULT_PRIORS
+from dualgp.learning.neighbours import first_of_each
+from dualgp.learning.problem import make_problem
 
 KEY = jax.random.key(0)
 
@@ -27,8 +30,7 @@ def scores(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-@pytest.mark.parametrize("largest", [1, 6, 255])  # bits; sums that fit a byte; sums that do not
-@pytest.mark.parametrize("d", [1, 31, 32, 100])
+@pytest.mark.parametrize(("d", "largest"), [(1, 1), (32, 6), (100, 255)])  # bits; sums that fit a byte; that do not
 def test_a_block_is_min_over_max(d, largest):
     x1, x2 = sparse_counts(9, d, largest, 0.5) + np.uint8(d == 1), sparse_counts(70, d, largest, 0.5, seed=1)
     kernel = dg.Tanimoto(1.7)
@@ -87,15 +89,15 @@ def test_the_kernel_has_no_derivative_in_its_inputs_and_says_so():
         jax.grad(lambda x: dg.Tanimoto()(x, x).sum())(x)
 
 
-@pytest.mark.parametrize("bad", [-1.0, 0.5, 256.0])
-def test_inputs_that_are_not_counts_are_refused(bad):
+def test_inputs_that_are_not_counts_are_refused():
     x, y = scores(30)
     post = dg.GaussianProcess(dg.Tanimoto(), 0.1).condition(x, y, num_samples=0)
-    wrong = x.astype(np.float64)
-    wrong[3, 2] = bad
-    for call in (lambda: dg.KernelOperator(dg.Tanimoto(), wrong, 0.1), lambda: post.mean(wrong)):
-        with pytest.raises(ValueError, match=r"counts.*x\[3, 2\] is"):
-            call()
+    for bad in (-1.0, 0.5, 256.0):
+        wrong = x.astype(np.float64)
+        wrong[3, 2] = bad
+        for call in (lambda: dg.KernelOperator(dg.Tanimoto(), wrong, 0.1), lambda: post.mean(wrong)):  # noqa: B023
+            with pytest.raises(ValueError, match=r"counts.*x\[3, 2\] is"):
+                call()
 
 
 def test_data_stay_bytes_from_the_operator_to_the_prediction():
@@ -170,3 +172,20 @@ def test_similarities_are_those_of_rdkit():
             ours = np.asarray(dg.Tanimoto()(jnp.asarray(x), jnp.asarray(x)))
         expected = np.array([DataStructs.BulkTanimotoSimilarity(one, theirs) for one in theirs])
         np.testing.assert_array_equal(ours, expected.astype(np.float32))
+
+
+def test_the_prior_of_a_lengthscale_is_about_the_columns_that_its_kernel_sees():
+    x, y = scores(60)
+    mixed = np.column_stack([x, 1e3 * np.random.default_rng(0).normal(size=60)])
+    model = dg.GaussianProcess(dg.On(dg.Tanimoto(), 0, 40) * dg.On(dg.RBF(), 40), 0.1)
+    problem = make_problem(model, mixed, y, DEFAULT_PRIORS, (), None, lambda step: None)
+    place = problem.parameters.names.index("kernel.right.kernel.lengthscale")
+    expected = np.log(DEFAULT_PRIORS["lengthscale"].median * mixed[:, 40].std())
+    assert problem.penalty.centre[place] == pytest.approx(expected)
+
+
+def test_equal_rows_are_found_whatever_their_type():
+    x = np.array([[0, 1], [2, 0], [0, 1], [0, 1], [2, 0]], np.uint8)
+    y = np.array([1.0, 2.0, 1.0, 3.0, 2.0])
+    for dtype in (np.uint8, np.float32, np.float64):
+        assert sorted(first_of_each(x.astype(dtype), y)) == [0, 1, 3]

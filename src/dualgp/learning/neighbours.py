@@ -86,11 +86,11 @@ class Neighbours:
 
 def first_of_each(x: np.ndarray, y: np.ndarray) -> Int[np.ndarray, " unique"]:
     """The first of the rows that are equal in x and y, told by a 64-bit sum: sorting whole rows takes minutes."""
-    odd = np.random.default_rng(0).integers(0, 2**63, (x.shape[1] + 1) * x.itemsize, np.uint64) * 2 + 1
+    odd = np.random.default_rng(0).integers(0, 2**63, x.shape[1] + 1, np.uint64) * 2 + 1
     key = (y.astype(np.float64) + 0.0).view(np.uint64) * odd[-1]  # adding zero turns -0.0 into 0.0
-    for column in range(x.shape[1]):
-        values = x[:, column] if x.dtype == np.uint8 else (x[:, column].astype(np.float64) + 0.0).view(np.uint64)
-        key = key + (values.astype(np.uint64) ^ odd[column]) * odd[-2 - column]
+    for column, factor in enumerate(odd[:-1]):
+        bits = (x[:, column].astype(np.float64) + 0.0).view(np.uint64)
+        key = key + (bits ^ (bits >> 29)) * factor  # the low bits of most numbers are zeros
     return np.unique(key, return_index=True)[1]
 
 

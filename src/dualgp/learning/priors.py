@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from dualgp.gp import GaussianProcess
+from dualgp.kernels import On
 from dualgp.learning.parameters import Parameters, entry_names
 
 
@@ -77,8 +79,19 @@ def penalty(
             continue
         prior = priors[kind]
         unit = y_variance
+        seen = x_scale[columns_seen(parameters.template, whole)]
         if whole.endswith("lengthscale"):
-            unit = float(x_scale[int(place[:-1])] if place else np.median(x_scale))
-        centre[i] = math.log(prior.median * unit) + (0.5 * math.log(len(x_scale)) if prior.root_d else 0.0)
+            unit = float(seen[int(place[:-1])] if place else np.median(seen))
+        centre[i] = math.log(prior.median * unit) + (0.5 * math.log(len(seen)) if prior.root_d else 0.0)
         spread[i] = prior.spread
     return Penalty(centre, spread)
+
+
+def columns_seen(template: GaussianProcess, name: str) -> slice:
+    """The columns that a parameter is about: those of the kernel `On` that it is inside of, or all."""
+    part: Any = template
+    for attribute in name.split("."):
+        part = getattr(part, attribute)
+        if isinstance(part, On):
+            return slice(part.start, part.stop)
+    return slice(None)
