@@ -109,6 +109,10 @@ class Operator(eqx.Module):
         """(n, s) columns where the solver shall have them, in the operator's precision."""
         return jnp.asarray(array, self.dtype)
 
+    def settled(self, state: Any) -> Any:
+        """A solver's state with every array where the steps will leave it, so that they are compiled once."""
+        return state
+
     def collect(self, columns: AnyArray) -> np.ndarray:
         """The (n, s) columns in the host's memory."""
         return np.asarray(columns)

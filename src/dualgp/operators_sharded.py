@@ -163,6 +163,9 @@ class ShardedOperator(Operator):
     def place(self, array: AnyArray) -> Columns:
         return self.layout.place_whole(np.asarray(array, self.dtype))
 
+    def settled(self, state: Any) -> Any:
+        return jax.tree.map(self.layout.settle, state)
+
     def collect(self, columns: AnyArray) -> np.ndarray:
         return self.layout.collect(columns)
 

@@ -108,6 +108,13 @@ class Layout:
         """The spread array, from all n rows (a memory map will do: only this process's rows are read)."""
         return self.place(np.asarray(array[self.own]))
 
+    def settle(self, array: Any) -> Any:
+        """An array of this process alone (the same in all of them), on every device; others as they are."""
+        if not isinstance(array, jax.Array) or isinstance(array.sharding, NamedSharding):
+            return array
+        values, everywhere = np.asarray(array), NamedSharding(self.mesh, PartitionSpec())
+        return jax.make_array_from_callback(values.shape, everywhere, lambda index: values[index])
+
     def holds(self, array: Any) -> bool:
         """Whether an array is spread like this."""
         return (

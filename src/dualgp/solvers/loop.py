@@ -69,7 +69,7 @@ class _Loop:
         self.operator, self.b, self.run, self.norms = operator, b, run, column_norms(b)
         self.solver, setup_passes = requested.prepared(operator, b, self.setup_key)
         start = jnp.zeros_like(b) if run.start is None else run.start
-        self.state, self.first_step = self.solver.init(operator, b, start), 0
+        self.state, self.first_step = operator.settled(self.solver.init(operator, b, start)), 0
         if run.resume is not None and jax.tree.structure(run.resume.state) == jax.tree.structure(self.state):
             self.state, self.first_step = run.resume.state, run.resume.steps
         self.last_good = self.state
@@ -167,7 +167,7 @@ class _Loop:
         if slower is None:
             return False
         self.solver, self.at.slowdowns = slower, self.at.slowdowns + 1
-        self.state = slower.init(self.operator, self.b, slower.weights(self.last_good))
+        self.state = self.operator.settled(slower.init(self.operator, self.b, slower.weights(self.last_good)))
         return True
 
     def _holds_on_fresh_rows(self) -> bool:
