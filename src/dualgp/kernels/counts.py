@@ -64,12 +64,15 @@ def sums_of_minima(x1: UInt8[AnyArray, "n1 d"]) -> Callable[[UInt8[AnyArray, "n2
     # A sum of minima is at most the row's own sum, so that most fit a byte: twice as many at a time.
     fits = jnp.max(row_sums(x1), initial=0) <= LARGEST_COUNT
 
-    def block(x2: UInt8[AnyArray, "n2 d"]) -> Int[Array, "n1 n2"]:
-        by_column = jnp.asarray(x2).T
-        ways = [lambda: _add_up(lists, by_column, jnp.uint16), lambda: _add_up(lists, by_column, jnp.uint8)]
-        return jax.lax.cond(fits, ways[1], ways[0])
+    return lambda x2: _block(lists, fits, x2)
 
-    return block
+
+# Compiled here as well as by whoever calls, because loops that are called as they are would be compiled at every call.
+@jax.jit
+def _block(lists: Lists, fits: Array, x2: UInt8[AnyArray, "n2 d"]) -> Int[Array, "n1 n2"]:
+    by_column = jnp.asarray(x2).T
+    in_one, in_two = (lambda dtype=dtype: _add_up(lists, by_column, dtype) for dtype in (jnp.uint8, jnp.uint16))
+    return jax.lax.cond(fits, in_one, in_two)
 
 
 def _add_up(lists: Lists, by_column: UInt8[Array, "d n2"], dtype: type) -> Int[Array, "n1 n2"]:
@@ -83,6 +86,7 @@ def _add_up(lists: Lists, by_column: UInt8[Array, "d n2"], dtype: type) -> Int[A
     return jax.lax.fori_loop(0, lists.num_parts, add, nothing).astype(jnp.int32)
 
 
+@jax.jit
 def as_lists(x: UInt8[AnyArray, "n d"]) -> Lists:
     """The nonzero counts of each row and their columns, in order; the rest of a list is zeros.
 

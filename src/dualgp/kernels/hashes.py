@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, UInt8
 
 from dualgp._arrays import as_parameter
 from dualgp._random import generator
@@ -44,21 +44,8 @@ class HashFeatures(Term):
         return 1
 
     def waves(self, x: Points) -> Float[Array, "m 1 num"]:
-        counts, m, num = as_counts(x), x.shape[0], self.weights.shape[0]
-        order = jnp.argsort(jnp.sum(counts > 0, axis=1, dtype=jnp.int32))  # rows with lists of a length go together
-        counts = jnp.concatenate([counts[order], jnp.zeros((-m % ROWS_AT_ONCE, x.shape[1]), jnp.uint8)])
-        groups = counts.reshape(-1, ROWS_AT_ONCE, x.shape[1])
-        size = min(HASHES_AT_ONCE, num)
-        tables = [jnp.asarray(table, jnp.float32) for table in (self.r, self.log_c, self.beta)]
-
-        def fill(i: Array, signs: Float[Array, "rows num"]) -> Float[Array, "rows num"]:
-            start = jnp.minimum(i * size, num - size)  # the last part overlaps the one before
-            part = [jax.lax.dynamic_slice_in_dim(table, start, size, axis=1) for table in tables]
-            found = jax.lax.map(lambda group: _signs(group, *part), groups).reshape(-1, size)
-            return jax.lax.dynamic_update_slice_in_dim(signs, found, start, axis=1)
-
-        signs = jax.lax.fori_loop(0, -(-num // size), fill, jnp.zeros((counts.shape[0], num), jnp.float32))
-        return signs[jnp.argsort(order), None].astype(jnp.result_type(x.dtype, jnp.float32))
+        tables = (jnp.asarray(table, jnp.float32) for table in (self.r, self.log_c, self.beta))
+        return _all_signs(as_counts(x), *tables)[:, None].astype(jnp.result_type(x.dtype, jnp.float32))
 
     def scaled(self, scale: AnyArray) -> HashFeatures:
         return HashFeatures(self.r, self.log_c, self.beta, self.weights, scale * self.variance)
@@ -75,6 +62,27 @@ def draw_hashes(key: RandomKey, num: int, d: int, variance: AnyArray) -> HashFea
     beta = rng.random((d, num), np.float32)
     log_c = np.log(np.maximum(c, 1e-30))
     return HashFeatures(np.maximum(r, 1e-6), log_c, beta, np.full(num, 1.0 / num), variance)
+
+
+@jax.jit
+def _all_signs(
+    counts: UInt8[Array, "m d"], r: Float[Array, "d num"], log_c: Float[Array, "d num"], beta: Float[Array, "d num"]
+) -> Float[Array, "m num"]:
+    """+1 or -1 for each hash of each row, some hashes and some rows at a time."""
+    (m, d), num = counts.shape, r.shape[1]
+    size = min(HASHES_AT_ONCE, num)
+    order = jnp.argsort(jnp.sum(counts > 0, axis=1, dtype=jnp.int32))  # rows with lists of a length go together
+    counts = jnp.concatenate([counts[order], jnp.zeros((-m % ROWS_AT_ONCE, d), jnp.uint8)])
+    groups = counts.reshape(-1, ROWS_AT_ONCE, d)
+
+    def fill(i: Array, signs: Float[Array, "rows num"]) -> Float[Array, "rows num"]:
+        start = jnp.minimum(i * size, num - size)  # the last part overlaps the one before
+        part = [jax.lax.dynamic_slice_in_dim(table, start, size, axis=1) for table in (r, log_c, beta)]
+        found = jax.lax.map(lambda group: _signs(group, *part), groups).reshape(-1, size)
+        return jax.lax.dynamic_update_slice_in_dim(signs, found, start, axis=1)
+
+    signs = jax.lax.fori_loop(0, -(-num // size), fill, jnp.zeros((counts.shape[0], num), jnp.float32))
+    return signs[jnp.argsort(order)]
 
 
 def _signs(

@@ -43,10 +43,12 @@ class Tanimoto(Kernel):
         return self.against(x1)(x2)
 
     def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
+        x1 = jnp.asarray(x1)
         counts = as_counts(x1)
         shared, sums = sums_of_minima(counts), row_sums(counts)
 
         def block(x2: Points) -> Float[Array, "n1 n2"]:
+            x2 = jnp.asarray(x2)
             dtype = jnp.result_type(x1.dtype, x2.dtype, jnp.float32)
             other = as_counts(x2)
             minima = shared(other)
@@ -68,14 +70,7 @@ class Tanimoto(Kernel):
         num = min(d, NUM_COORDINATES)
         signs = np.random.default_rng(0).choice([-1.0, 1.0], (d, num)) / np.sqrt(num)
         projection = jnp.asarray(signs if d > num else np.eye(d), jnp.float32)
-
-        def project(row: Array) -> Array:
-            counts = row.astype(jnp.float32)
-            return jnp.sqrt(counts / jnp.maximum(jnp.sum(counts), 1.0)) @ projection
-
-        return jax.lax.map(project, jnp.asarray(x), batch_size=ROWS_AT_ONCE).astype(
-            jnp.result_type(x.dtype, jnp.float32)
-        )
+        return _projected(jnp.asarray(x), projection).astype(jnp.result_type(x.dtype, jnp.float32))
 
     def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
         return check_counts(x, name, d, LARGEST_COUNT, LARGEST_SUM)
@@ -85,3 +80,14 @@ class Tanimoto(Kernel):
 
     def __repr__(self) -> str:
         return "Tanimoto(traced)" if is_traced(self.variance) else f"Tanimoto(variance={float(self.variance):.4g})"
+
+
+@jax.jit
+def _projected(x: Points, projection: Float[Array, "d c"]) -> Float[Array, "n c"]:
+    """In blocks of rows: as floats, all of them would take four times the memory of the data."""
+
+    def project(row: Array) -> Array:
+        counts = row.astype(jnp.float32)
+        return jnp.sqrt(counts / jnp.maximum(jnp.sum(counts), 1.0)) @ projection
+
+    return jax.lax.map(project, x, batch_size=ROWS_AT_ONCE)
