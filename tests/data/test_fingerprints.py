@@ -84,7 +84,7 @@ def test_a_table_of_molecules_from_the_command_line(tmp_path):
     refused = CliRunner().invoke(main, arguments)
     assert refused.exit_code == 2
     assert "row 120 ('nonsense')" in refused.output
-    fitted = CliRunner().invoke(main, [*arguments, "--invalid", "drop", "--radius", "2", "--size", "128"])
+    fitted = CliRunner().invoke(main, [*arguments, "--invalid", "drop", "--radius", "2", "--fingerprint-size", "128"])
     assert fitted.exit_code == 0, fitted.output
     assert "'id' were left out" in fitted.output
     assert "1 of 121 rows were left out" in fitted.output
