@@ -24,6 +24,7 @@ PEER_LOST = 4  # the exit code of a process that another one has left alone
 GOODBYE = b"!"
 WAIT_SECONDS = 300
 HEARTBEAT_SECONDS = 60
+GOODBYE_SECONDS = 30
 
 
 def initialize(
@@ -68,8 +69,13 @@ def finish() -> None:
         from jax.experimental import multihost_utils
 
         multihost_utils.sync_global_devices("dualgp is done")
-        _Watch.say_goodbye()
+        _Watch.over.set()
+        if jax.process_index() == 0:
+            _Watch.wait_for_goodbyes()  # JAX's service is here: who has not signed off yet would be aborted
+    rank = jax.process_index()
     jax.distributed.shutdown()
+    if rank > 0:
+        _Watch.say_goodbye()
 
 
 @contextmanager
@@ -135,6 +141,7 @@ class _Watch:
     """The connections of this process, with a thread for each."""
 
     connections: list[socket.socket] = []  # noqa: RUF012
+    threads: list[threading.Thread] = []  # noqa: RUF012
     over = threading.Event()
 
     @classmethod
@@ -145,7 +152,8 @@ class _Watch:
             if hasattr(socket, option):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
         cls.connections.append(connection)
-        threading.Thread(target=cls.wait, args=(connection, peer), daemon=True).start()
+        cls.threads.append(threading.Thread(target=cls.wait, args=(connection, peer), daemon=True))
+        cls.threads[-1].start()
 
     @classmethod
     def wait(cls, connection: socket.socket, peer: int) -> None:
@@ -158,9 +166,13 @@ class _Watch:
 
     @classmethod
     def say_goodbye(cls) -> None:
-        cls.over.set()
         for connection in cls.connections:
             connection.sendall(GOODBYE)
+
+    @classmethod
+    def wait_for_goodbyes(cls) -> None:
+        for thread in cls.threads:
+            thread.join(timeout=GOODBYE_SECONDS)
 
 
 def _leave(what: str) -> Any:
