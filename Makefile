@@ -25,7 +25,7 @@ test-all: .venv-all/ready
 .venv-all/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-all
 	.venv-all/bin/pip install --quiet --upgrade pip
-	.venv-all/bin/pip install --quiet --editable '.[dev,botorch]'
+	.venv-all/bin/pip install --quiet --editable '.[dev,botorch,molecules]'
 	touch .venv-all/ready
 
 docs: .venv/docs
@@ -50,9 +50,12 @@ bench: .venv/peers
 	$(BIN)/python benchmarks/table.py
 	$(BIN)/python benchmarks/devices.py
 	$(BIN)/python benchmarks/kill.py
+	$(BIN)/python benchmarks/ask.py
+	$(BIN)/python benchmarks/tanimoto.py
 	$(BIN)/python benchmarks/chart.py
 
 bench-botorch: .venv-all/ready
+	.venv-all/bin/python benchmarks/decisions.py
 	.venv-all/bin/python benchmarks/botorch_paths.py
 
 .venv/peers: .venv/ready
