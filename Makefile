@@ -38,6 +38,7 @@ bench: .venv/peers
 	$(BIN)/python benchmarks/small.py
 	$(BIN)/python benchmarks/learning.py
 	$(BIN)/python benchmarks/table.py
+	$(BIN)/python benchmarks/tanimoto.py
 	$(BIN)/python benchmarks/chart.py
 
 .venv/peers: .venv/ready
@@ -56,6 +57,7 @@ reproduce-full: .venv/ready
 	$(BIN)/python experiments/uci_table.py --steps 100000
 	$(BIN)/python experiments/step_sizes.py
 	$(BIN)/python experiments/ablations.py
+	$(BIN)/python experiments/molecules.py
 	$(BIN)/python experiments/uci_table.py --table
 	$(BIN)/python experiments/ablations.py --draw
 
