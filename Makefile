@@ -74,6 +74,7 @@ reproduce-full: .venv/ready
 	$(BIN)/python experiments/uci_table.py --steps 100000
 	$(BIN)/python experiments/step_sizes.py
 	$(BIN)/python experiments/ablations.py
+	$(BIN)/python experiments/molecules.py
 	$(BIN)/python experiments/uci_table.py --table
 	$(BIN)/python experiments/ablations.py --draw
 

@@ -1,8 +1,8 @@
 """Molecules with docking scores: the DOCKSTRING benchmark where its files are there, and other scores for F2.
 
 The benchmark (García-Ortegón et al. 2022) is two files, `dockstring-dataset.tsv` and `cluster_split.tsv`. The scores
-for the protein F2 in `dockstring_F2.csv.xz` were made with the same program, but for 97,045 other molecules (most of
-them candidates of searches for good scores) and without a split: results on them are not results of the benchmark.
+for the protein F2 in `dockstring_F2.csv.xz` were made with the same program, but for 97,045 other molecules (candidates
+of searches for good scores) and without a split: results on them are not results of the benchmark.
 """
 
 import csv
