@@ -147,7 +147,7 @@ def test_when_a_process_is_killed_the_other_says_so_and_as_many_or_fewer_go_on(b
 
 def test_the_command_line_fits_with_two_processes_that_read_their_own_rows(tmp_path):
     pytest.importorskip("pyarrow", reason="tables need pyarrow")
-    x, y = data(700, dtype=np.float32)
+    x, y = data(201, dtype=np.float32)
     np.save(tmp_path / "data.npy", np.column_stack([x, 100.0 + 50.0 * y]).astype(np.float32))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -163,7 +163,7 @@ def test_the_command_line_fits_with_two_processes_that_read_their_own_rows(tmp_p
         for process in processes:
             process.kill()
     assert [code for *_, code in ends] == [0, 0], ends
-    assert "700 points" in ends[0][0] and "Wrote model.dgp" in ends[0][0] and "Wrote" not in ends[1][0]
+    assert "201 points" in ends[0][0] and "Wrote model.dgp" in ends[0][0] and "Wrote" not in ends[1][0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npy", "model.dgp"]
     predicted = dg.load(tmp_path / "model.dgp").predict(tmp_path / "data.npy")["mean"]
     assert np.std(predicted - (100.0 + 50.0 * y)) < 0.4 * 50.0  # the noise has 0.3
