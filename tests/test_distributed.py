@@ -29,7 +29,7 @@ CASES = {
         "dtype": "float64",
         "memory": 1 << 30,
     },
-    "cg": {"solver": "CG", "settings": {"tol": 1e-6}, "dtype": "float64"},
+    "cg": {"solver": "CG", "settings": {"max_iterations": 5}, "dtype": "float64"},
     "cholesky": {"solver": "Cholesky", "dtype": "float64"},
 }
 
@@ -92,12 +92,13 @@ def by_two(folder) -> dict:
     return results(folder, "two", cases, 2)
 
 
-# float32; conjugate gradients to 1e-6, whose rounding errors grow; and float64. (Residuals are relative already.)
-LIMITS = {"blocks": 1e-3, "cg": 1e-5}
+# float32; conjugate gradients, which blow up a change in the last bit, by 1e3 in 10 iterations; and float64.
+LIMITS = {"blocks": 1e-3, "cg": 1e-8}
 
 
 def assert_same(first: dict, second: dict, case: str, what: str) -> None:
     name, limit = f"{case}.{what}", LIMITS.get(case, 1e-10)
+    # residuals are relative already
     size = 1.0 if what == "residual" else np.max(np.abs(first[name]))
     assert np.max(np.abs(first[name] - second[name])) < limit * size
     assert first[f"{case}.steps"] == second[f"{case}.steps"]
