@@ -22,4 +22,4 @@ def averages(lines: list[dict], metric: str) -> str:
     if len(values) > 1:
         text += f" ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f} ({len(values)} splits)"
     steps = sorted({line["steps"] for line in lines} - {"0"})
-    return text + (f", T = {steps[0].replace('000', 'k')}" if steps else "")
+    return text + (f", T = {' / '.join(f'{int(T) // 1000}k' for T in steps[0].split(','))}" if steps else "")

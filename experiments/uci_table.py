@@ -91,14 +91,15 @@ def table() -> str:
     """Ours and the paper's side by side, in Markdown."""
     lines = load("uci_table")
     rows = ["| | " + " | ".join(paper.SETS) + " |", "|---|" + "---|" * len(paper.SETS)]
-    for metric, published in (("rmse", paper.RMSE), ("nll", paper.NLL), ("seconds", {}), ("passes", {})):
+    for metric, published in (("rmse", paper.RMSE), ("nll", paper.NLL), ("cpu seconds", {}), ("passes", {})):
         for method in METHODS:
             cells = []
             for name in paper.SETS:
                 here = [line for line in lines if line["set"] == name and line["method"] == method and metric in line]
                 theirs = published.get(method, {}).get(name)
                 cells.append(averages(here, metric) + ("" if theirs is None else f" *({theirs:.2f})*"))
-            rows.append(f"| {metric.upper()}, {method} | " + " | ".join(cells) + " |")
+            if any(cells):
+                rows.append(f"| {metric.upper()}, {method} | " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
 
