@@ -24,6 +24,7 @@ PEER_LOST = 4  # the exit code of a process that another one has left alone
 GOODBYE = b"!"
 WAIT_SECONDS = 300
 HEARTBEAT_SECONDS = 60
+WATCH_SECONDS = 5.0
 GOODBYE_SECONDS = 30
 
 
@@ -91,8 +92,10 @@ def together() -> Iterator[None]:
     except BaseException as error:
         if jax.process_count() == 1:
             raise
+        if isinstance(error, Exception):
+            # The death of another process may show as any error. If it was that, the watch says so and ends this one.
+            _Watch.over.wait(WATCH_SECONDS)
         if isinstance(error, jax.errors.JaxRuntimeError):
-            _Watch.over.wait(5.0)  # the watch knows what happened, and ends the process
             _leave(f"Working together with the other processes failed ({str(error).splitlines()[0]}).")
         if not isinstance(error, SystemExit):
             traceback.print_exc()

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dualgp._arrays import in_wide
 from dualgp._random import generator
 from dualgp._types import Columns, Indices, RandomKey
 from dualgp.operators import Operator
@@ -22,6 +23,7 @@ class Residual(NamedTuple):
     passes: float
 
 
+@in_wide
 def column_norms(b: Columns) -> np.ndarray:
     """||b|| for each column; 1 for a column of zeros, whose residual is then absolute."""
     norms = np.asarray(_norms(jnp.asarray(b)))
