@@ -35,7 +35,7 @@ docs: .venv/docs
 	$(BIN)/pip install --quiet --editable '.[docs]'
 	touch .venv/docs
 
-# Two hours on 2 cores; results that are there already are not measured again, except for the short ones. The peers come with PyTorch: .venv/peers and .venv-all/ready are the only steps that download it.
+# Hours on 2 cores; results that are there already are not measured again, except for the short ones. The peers come with PyTorch: .venv/peers and .venv-all/ready are the only steps that download it.
 bench: .venv/peers
 	$(BIN)/python benchmarks/rows.py
 	$(BIN)/python benchmarks/steps.py
@@ -62,7 +62,7 @@ bench-botorch: .venv-all/ready
 	$(BIN)/pip install --quiet --editable '.[bench]'
 	touch .venv/peers
 
-# The paper's table and figures from the results that are there, after the quick cells (10 minutes on 2 cores).
+# The paper's table and figures from the results that are there, after the quick cells.
 reproduce: .venv/ready
 	$(BIN)/python experiments/uci_table.py --sets pol,elevators,bike --splits 0 --methods "default;SVGP;SDD" --steps 5000
 	$(BIN)/python experiments/ablations.py --figures 4
