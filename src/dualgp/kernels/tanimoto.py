@@ -15,7 +15,7 @@ from dualgp._arrays import as_parameter, is_traced
 from dualgp._checks import check_counts, check_positive
 from dualgp._types import AnyArray, Points, RandomKey
 from dualgp.kernels.base import Kernel
-from dualgp.kernels.counts import LARGEST_COUNT, LARGEST_SUM, as_counts, row_sums, sums_of_minima
+from dualgp.kernels.counts import LARGEST_COUNT, LARGEST_SUM, as_counts, minima_of_pairs, row_sums, sums_of_minima
 from dualgp.kernels.features import Features
 from dualgp.kernels.hashes import draw_hashes
 
@@ -38,9 +38,10 @@ class Tanimoto(Kernel):
             raise ValueError(f"Tanimoto's variance must be a number, got shape {self.variance.shape}.")
 
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
-        if x1.shape[0] > x2.shape[0]:  # lists of the shorter side
-            return self.against(x2)(x1).T
-        return self.against(x1)(x2)
+        x1, x2 = jnp.asarray(x1), jnp.asarray(x2)
+        counts1, counts2 = as_counts(x1), as_counts(x2)
+        dtype = jnp.result_type(x1.dtype, x2.dtype, jnp.float32)
+        return self._of_sums(minima_of_pairs(counts1, counts2), row_sums(counts1), row_sums(counts2), dtype)
 
     def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
         x1 = jnp.asarray(x1)
@@ -49,14 +50,16 @@ class Tanimoto(Kernel):
 
         def block(x2: Points) -> Float[Array, "n1 n2"]:
             x2 = jnp.asarray(x2)
-            dtype = jnp.result_type(x1.dtype, x2.dtype, jnp.float32)
             other = as_counts(x2)
-            minima = shared(other)
-            maxima = sums[:, None] + row_sums(other) - minima  # max(a, b) = a + b - min(a, b)
-            ratio = minima.astype(dtype) / jnp.maximum(maxima, 1).astype(dtype)
-            return jnp.asarray(self.variance, dtype) * jnp.where(maxima > 0, ratio, jnp.ones((), dtype))
+            dtype = jnp.result_type(x1.dtype, x2.dtype, jnp.float32)
+            return self._of_sums(shared(other), sums, row_sums(other), dtype)
 
         return block
+
+    def _of_sums(self, minima: Array, sums1: Array, sums2: Array, dtype: Any) -> Float[Array, "n1 n2"]:
+        maxima = sums1[:, None] + sums2 - minima  # max(a, b) = a + b - min(a, b)
+        ratio = minima.astype(dtype) / jnp.maximum(maxima, 1).astype(dtype)
+        return jnp.asarray(self.variance, dtype) * jnp.where(maxima > 0, ratio, jnp.ones((), dtype))
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return jnp.full(x.shape[:1], jnp.asarray(self.variance, jnp.result_type(x.dtype, jnp.float32)))

@@ -111,18 +111,20 @@ def find_terms(
 ) -> list[Terms]:
     """Random points of a random order, each with the nearest of those before it, in parts of equal shape."""
     rng = generator(key)
-    rank = rng.permutation(len(y))
-    coordinates = np.asarray(model.kernel.coordinates(x), np.float32)
+    order = rng.permutation(len(y))
+    coordinates = np.asarray(model.kernel.coordinates(x), np.float32)[order]
     coordinates = coordinates - coordinates.mean(axis=0)
     norms = np.einsum("ij,ij->i", coordinates, coordinates)
-    chosen = rng.choice(np.flatnonzero(rank >= num_neighbours), -(-num // TERMS_AT_ONCE) * TERMS_AT_ONCE)
+    num_parts = -(-num // TERMS_AT_ONCE)
+    # Places in the order, sorted: those before the last of a part are all that its terms have to look at.
+    chosen = np.sort(num_neighbours + rng.choice(len(y) - num_neighbours, num_parts * TERMS_AT_ONCE))
     parts = []
-    for start in range(0, len(chosen), TERMS_AT_ONCE):
-        rows = chosen[start : start + TERMS_AT_ONCE]
-        squared = norms - 2.0 * coordinates[rows] @ coordinates.T
-        later = rank[None, :] >= rank[rows, None]
-        near = np.argpartition(np.where(later, np.inf, squared), num_neighbours - 1, axis=1)[:, :num_neighbours]
-        index = np.concatenate([near, rows[:, None]], axis=1)
+    for places in np.split(chosen, num_parts):
+        end = places[-1]
+        squared = norms[:end] - 2.0 * coordinates[places] @ coordinates[:end].T
+        squared[np.arange(end) >= places[:, None]] = np.inf
+        near = np.argpartition(squared, num_neighbours - 1, axis=1)[:, :num_neighbours]
+        index = order[np.concatenate([near, places[:, None]], axis=1)]
         parts.append(Terms(x[index], y[index].astype(np.float64)))
     return parts
 
