@@ -123,6 +123,9 @@ def test_rows_held_out_are_evaluated(folder):
     assert "all 160 points" in text and "On 40 rows held out" in text
 
 
+SMILES = ("--smiles", "street")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -133,6 +136,9 @@ def test_rows_held_out_are_evaluated(folder):
         (["predict", "{}/houses.csv", "{}/houses.csv", "-o", "{}/x.csv"], "is not a dualgp file"),
         (["evaluate", "{}/houses.dgp", "{}/new.parquet"], "no column 'price'"),
         (["fit", "{}/houses.csv", "--target", "price", "-o", "{}/x.dgp", "--max-seconds", "-1"], "max-seconds"),
+        (["fit", "{}/houses.csv", "--target", "price", "-o", "{}/x.dgp", "--rank", "0"], "for --distributed"),
+        (["fit", "{}/houses.csv", "--target", "price", "-o", "{}/x.dgp", *SMILES, "--distributed"], "one process"),
+        (["fit", "{}/houses.csv", "--target", "price", "-o", "{}/x.dgp", *SMILES, "--drop", "id"], "not for --smiles"),
     ],
 )
 def test_bad_input_is_a_sentence_and_exit_code_2(arguments, message, folder):

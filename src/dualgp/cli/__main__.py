@@ -1,0 +1,5 @@
+"""`python -m dualgp.cli`."""
+
+from dualgp.cli import main
+
+main()

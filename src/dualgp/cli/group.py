@@ -1,0 +1,93 @@
+"""The group of commands, and what they share: arguments, errors, tables and models."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dualgp import __version__
+
+BAD_INPUT, INTERRUPTED, NOT_SOLVED = 2, 130, 3
+
+model_argument = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+table_argument = click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+
+def output_option(help: str) -> Callable:
+    """`-o` and `--output`."""
+    kind = click.Path(dir_okay=False, path_type=Path)
+    return click.option("-o", "--output", type=kind, required=True, help=help)
+
+
+def plain_errors(command: Callable) -> Callable:
+    """Bad input is a sentence and exit code 2, not a traceback."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except (ValueError, TypeError, OSError, ImportError) as error:
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(BAD_INPUT)
+        except MemoryError as error:
+            click.echo(f"Error: not enough memory ({error}). Fewer columns, or --samples 16, need less.", err=True)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            sys.exit(INTERRUPTED)
+
+    return wrapped
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Every command has its own help with examples: dualgp fit --help",
+)
+@click.version_option(__version__, prog_name="dualgp")
+def main() -> None:
+    """Gaussian process regression on all of a table's rows: predictions with error bars.
+
+    \b
+        dualgp fit data.csv --target price -o model.dgp
+        dualgp predict model.dgp new.csv -o predictions.csv
+        dualgp report model.dgp -o report.html
+    """
+
+
+def read_table(path: Path) -> Any:
+    """A table of whatever kind."""
+    from dualgp.data import tables
+
+    return tables.read_table(path)
+
+
+def load_model(path: Path) -> Any:
+    """What `dualgp fit` has written."""
+    from dualgp.io import load
+    from dualgp.tablemodel import TableModel
+
+    model = load(path)
+    if not isinstance(model, TableModel):
+        raise ValueError(f"{path} holds a {type(model).__name__}, not a model written by `dualgp fit`.")
+    return model
+
+
+def say_written(model: Path, began: float) -> None:
+    """The size of a model's file, and the time it took."""
+    click.echo(f"Wrote {model} ({model.stat().st_size / 1e6:.1f} MB) after {time.perf_counter() - began:.0f} s.")
+
+
+def show_scores(found: dict[str, dict[str, float]]) -> None:
+    """A line for each model that was compared."""
+    from dualgp.tablemodel import readable
+
+    click.echo(f"{'':18}{'RMSE':>12}{'NLL':>10}{'90 % band':>12}{'CRPS':>12}")
+    for name, line in found.items():
+        rmse, nll, crps = (readable(line[key]) for key in ("rmse", "nll", "crps"))
+        click.echo(f"{name:18}{rmse:>12}{nll:>10}{100 * line['coverage90']:>10.1f} %{crps:>12}")

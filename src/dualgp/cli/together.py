@@ -1,0 +1,45 @@
+"""`dualgp fit --distributed`: the same, as one of many processes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from dualgp.cli.group import plain_errors, say_written
+
+
+def fit_together(
+    table: Path, target: str, output: Path, drop: tuple[str, ...], settings: dict, quiet: bool, where: tuple
+) -> None:
+    """Wait for the other processes at `where` (coordinator, rank, size), and fit with them."""
+    from dualgp import distributed
+    from dualgp.data.shares import open_rows
+
+    open_rows(table).check(target, drop)  # what is wrong for all is said before anyone waits
+    distributed.initialize(*where)
+    with distributed.together():
+        plain_errors(_fit_as_one_of_many)(table, target, output, drop, settings, quiet)
+        distributed.finish()
+
+
+def _fit_as_one_of_many(
+    table: Path, target: str, output: Path, drop: tuple[str, ...], settings: dict, quiet: bool
+) -> None:
+    from dualgp.io import save
+    from dualgp.sharding import writes
+    from dualgp.tablefit import fit_share
+
+    began, partial = time.perf_counter(), output.with_name(output.name + ".partial")
+    model = fit_share(table, target, drop=drop, checkpoint=partial, verbose=int(writes() and not quiet), **settings)
+    report = model.regressor.report()
+    save(model, output)
+    if not writes():
+        return
+    if model.regressor.finished_:
+        partial.unlink(missing_ok=True)
+    click.echo(report)
+    say_written(output, began)
+    if not model.regressor.finished_:
+        click.echo("The fit is not finished. The model can be used; the same command goes on from here.", err=True)
