@@ -6,14 +6,12 @@ A process for each method. The target is a draw of the prior (Matern-3/2, length
 hyperparameters are given, so that an ask is one solve and one search. Wall and processor seconds, with compilation.
 """
 
-import argparse
-import json
 import resource
 import time
 
 import jax
 import numpy as np
-from record import in_processes
+from record import command_line, in_processes
 
 import dualgp as dg
 
@@ -61,18 +59,10 @@ def measure(n: str, num: str, lengthscale: str, method: str) -> dict:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--n", default="20000")
-    arguments.add_argument("--num", default="1000")
-    arguments.add_argument("--lengthscale", default="0.3")
-    arguments.add_argument("--methods", default="default;CG")
-    arguments.add_argument("--one", nargs=4, default=None, metavar=("N", "NUM", "LENGTHSCALE", "METHOD"))
-    options = arguments.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-        return
+    keys, defaults = ("n", "num", "lengthscale", "method"), {"n": "20000", "num": "1000", "lengthscale": "0.3"}
+    options = command_line(__doc__, keys, measure, limit=3600, methods="default;CG", **defaults)
     cells = [(options.n, options.num, options.lengthscale, method) for method in options.methods.split(";")]
-    in_processes("ask", __file__, cells, ("n", "num", "lengthscale", "method"), limit=3600)
+    in_processes("ask", __file__, cells, keys, options.limit)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,11 @@ likelihood, and one posterior path for each point (`PathwiseThompsonSampling`), 
 best 4 of 512 points. Ours has no settings. A cell is a process.
 """
 
-import argparse
-import json
 import time
 from pathlib import Path
 
 import numpy as np
-from record import in_processes, load
+from record import command_line, in_processes, load
 
 START, BATCH, ROUNDS = 20, 20, 5
 PICTURES = Path(__file__).parents[1] / "docs" / "figures"
@@ -141,25 +139,15 @@ def draw() -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--functions", default=",".join(FUNCTIONS))
-    arguments.add_argument("--methods", default=",".join(METHODS))
-    arguments.add_argument("--seeds", default="0,1,2,3,4")
-    arguments.add_argument("--one", nargs=3, default=None, metavar=("FUNCTION", "METHOD", "SEED"))
-    arguments.add_argument("--draw", action="store_true")
-    options = arguments.parse_args()
-    if options.draw:
-        draw()
-    elif options.one:
-        print(json.dumps(measure(*options.one)))
-    else:
-        cells = [
-            (name, method, seed)
-            for seed in options.seeds.split(",")
-            for name in options.functions.split(",")
-            for method in options.methods.split(",")
-        ]
-        in_processes("decisions", __file__, cells, ("function", "method", "seed"), limit=3600)
+    keys, defaults = ("function", "method", "seed"), {"functions": ",".join(FUNCTIONS), "methods": ",".join(METHODS)}
+    options = command_line(__doc__, keys, measure, limit=3600, show={"draw": draw}, seeds="0,1,2,3,4", **defaults)
+    cells = [
+        (name, method, seed)
+        for seed in options.seeds.split(",")
+        for name in options.functions.split(",")
+        for method in options.methods.split(",")
+    ]
+    in_processes("decisions", __file__, cells, keys, options.limit)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,41 @@ def save(name: str, line: dict) -> None:
         file.write(json.dumps(line) + "\n")
 
 
+def command_line(
+    doc: str | None,
+    keys: tuple[str, ...],
+    measure: Callable[..., dict],
+    *,
+    limit: float,
+    show: dict[str, Callable[[], Any]] | None = None,
+    **defaults: Any,
+) -> argparse.Namespace:
+    """The options of a script that measures cells: `defaults` by name, those that are False as flags.
+
+    `--one` measures a cell here, prints it and ends; so do flags that `show` what has been measured, such as `--table`.
+    """
+    arguments = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in defaults.items():
+        if default is False:
+            arguments.add_argument(f"--{name}", action="store_true")
+        else:
+            arguments.add_argument(f"--{name}", default=default, help=f"default: {default}")
+    arguments.add_argument("--limit", type=float, default=limit, help=f"seconds for a cell, default: {limit:.0f}")
+    metavar = tuple(key.upper() for key in keys)
+    arguments.add_argument("--one", nargs=len(keys), metavar=metavar, help="one cell, in this process")
+    for name in show or {}:
+        arguments.add_argument(f"--{name}", action="store_true", help="of what has been measured")
+    options = arguments.parse_args()
+    for name, action in (show or {}).items():
+        if getattr(options, name):
+            action()
+            sys.exit()
+    if options.one:
+        print(json.dumps(measure(*options.one)))
+        sys.exit()
+    return options
+
+
 def run_cells(
     name: str,
     script: str,
@@ -55,18 +90,11 @@ def run_cells(
     limit: float,
     left_out: set[tuple[str, str]],
 ) -> None:
-    """The command line of a benchmark whose cells are (data set, method): all of them, or `--one` in this process."""
-    arguments = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--sets", default=sets)
-    arguments.add_argument("--methods", default=";".join(methods))
-    arguments.add_argument("--limit", type=float, default=limit, help="seconds for a cell")
-    arguments.add_argument("--one", nargs=2, default=None, metavar=("SET", "METHOD"), help="one cell, in this process")
-    options = arguments.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-        return
+    """The command line of a benchmark whose cells are (data set, method)."""
+    keys = ("set", "method")
+    options = command_line(doc, keys, measure, limit=limit, sets=sets, methods=";".join(methods))
     cells = [(s, method) for s in options.sets.split(",") for method in options.methods.split(";")]
-    in_processes(name, script, [cell for cell in cells if cell not in left_out], ("set", "method"), options.limit)
+    in_processes(name, script, [cell for cell in cells if cell not in left_out], keys, options.limit)
 
 
 def in_processes(name: str, script: str, cells: list[tuple[str, ...]], keys: tuple[str, ...], limit: float) -> None:

@@ -7,8 +7,6 @@ A curve is the squared K-norm and K^2-norm distance of the mean to the exact wei
 and seconds.
 """
 
-import argparse
-import json
 import time
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import paper
-from results import RESULTS, in_processes, load
+from results import RESULTS, command_line, in_processes, load
 
 import dualgp as dg
 from dualgp._arrays import wide
@@ -158,19 +156,10 @@ def draw() -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--figures", default="1,2,3,4,6,7")
-    arguments.add_argument("--limit", type=float, default=3600.0, help="seconds for a curve")
-    arguments.add_argument("--one", nargs=2, default=None, metavar=("FIGURE", "LABEL"))
-    arguments.add_argument("--draw", action="store_true")
-    options = arguments.parse_args()
-    if options.draw:
-        draw()
-    elif options.one:
-        print(json.dumps(measure(*options.one)))
-    else:
-        cells = [cell for cell in curves() if cell[0] in options.figures.split(",")]
-        in_processes("ablations", __file__, cells, ("figure", "label"), options.limit)
+    keys = ("figure", "label")
+    options = command_line(__doc__, keys, measure, limit=3600, show={"draw": draw}, figures="1,2,3,4,6,7")
+    cells = [cell for cell in curves() if cell[0] in options.figures.split(",")]
+    in_processes("ablations", __file__, cells, keys, options.limit)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Matern-3/2 with a lengthscale for each input, learned from neighbourhoods (`dual
 both methods. SVGP has 1,000 inducing points at k-means centres and needs a fraction of the time.
 """
 
-import argparse
 import json
 import time
 
@@ -16,7 +15,7 @@ import jax
 import numpy as np
 import paper
 import svgp
-from results import in_processes, load
+from results import command_line, in_processes, load
 
 import dualgp as dg
 from dualgp.data import large
@@ -88,25 +87,15 @@ def table() -> str:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--sets", default="precip,etopo20,covtype,houseelectric")
-    arguments.add_argument("--methods", default="SVGP;default")
-    arguments.add_argument("--passes", default="3", help="budget of the default")
-    arguments.add_argument("--limit", type=float, default=4 * 3600.0, help="seconds for a cell")
-    arguments.add_argument("--one", nargs=3, default=None, metavar=("SET", "METHOD", "PASSES"))
-    arguments.add_argument("--table", action="store_true")
-    options = arguments.parse_args()
-    if options.table:
-        print(table())
-    elif options.one:
-        print(json.dumps(measure(*options.one)))
-    else:
-        cells = [
-            (name, method, "0" if method == "SVGP" else options.passes)
-            for name in options.sets.split(",")
-            for method in options.methods.split(";")
-        ]
-        in_processes("large_sets", __file__, cells, ("set", "method", "budget"), options.limit)
+    keys, show = ("set", "method", "budget"), {"table": lambda: print(table())}
+    defaults = {"sets": "precip,etopo20,covtype,houseelectric", "methods": "SVGP;default", "passes": "3"}
+    options = command_line(__doc__, keys, measure, limit=4 * 3600, show=show, **defaults)
+    cells = [
+        (name, method, "0" if method == "SVGP" else options.passes)
+        for name in options.sets.split(",")
+        for method in options.methods.split(";")
+    ]
+    in_processes("large_sets", __file__, cells, keys, options.limit)
 
 
 if __name__ == "__main__":

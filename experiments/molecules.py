@@ -12,8 +12,6 @@ neighbours. SDD and SGD solve for the mean only; the paper runs 50,000 steps of 
 at random for inducing points. A cell without `rows` has all training molecules.
 """
 
-import argparse
-import json
 import time
 from typing import NamedTuple
 
@@ -21,7 +19,7 @@ import jax
 import numpy as np
 import paper
 import svgp
-from results import RESULTS, in_processes, load
+from results import RESULTS, command_line, in_processes, load
 
 import dualgp as dg
 from dualgp.data import docking_f2, docking_f2_counts, dockstring, fingerprints, random_split, scaffold_split
@@ -195,32 +193,29 @@ def table() -> str:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--data", default=",".join(paper.MOLECULE_TARGETS))
-    arguments.add_argument("--splits", default="random,scaffold", help=f"of {OTHERS}; the benchmark has its own")
-    arguments.add_argument("--methods", default=";".join(METHODS))
-    arguments.add_argument("--model", default="paper", choices=["paper", "learned"])
-    arguments.add_argument("--rows", default="0", help="training molecules; 0 is all")
-    arguments.add_argument("--steps", default=str(paper.MOLECULE_STEPS), help="of SDD; SGD, twice as dear, has half")
-    arguments.add_argument("--study", action="store_true", help="the default on several fingerprints")
-    arguments.add_argument("--limit", type=float, default=7200.0, help="seconds for a cell")
-    arguments.add_argument("--one", nargs=len(KEYS), default=None, metavar=KEYS)
-    arguments.add_argument("--table", action="store_true")
-    options = arguments.parse_args()
-    steps = {"SDD": options.steps, "SGD": str(int(options.steps) // 2)}
-    if options.table:
-        print(table())
-    elif options.one:
-        print(json.dumps(measure(*options.one)))
-    else:
-        cells = [
-            (data, split, method, fingerprint, options.model, options.rows, steps.get(method, "0"))
-            for data in options.data.split(",")
-            for split in (options.splits.split(",") if data == OTHERS else ["cluster"])
-            for fingerprint in (STUDY if options.study else [COUNTS])
-            for method in (["default"] if options.study else options.methods.split(";"))
-        ]
-        in_processes("molecules", __file__, cells, KEYS, options.limit)
+    options = command_line(
+        __doc__,
+        KEYS,
+        measure,
+        limit=7200,
+        show={"table": lambda: print(table())},
+        data=",".join(paper.MOLECULE_TARGETS),
+        splits="random,scaffold",
+        methods=";".join(METHODS),
+        model="paper",
+        rows="0",
+        steps=str(paper.MOLECULE_STEPS),
+        study=False,
+    )
+    steps = {"SDD": options.steps, "SGD": str(int(options.steps) // 2)}  # a step of SGD is twice as dear
+    cells = [
+        (data, split, method, fingerprint, options.model, options.rows, steps.get(method, "0"))
+        for data in options.data.split(",")
+        for split in (options.splits.split(",") if data == OTHERS else ["cluster"])
+        for fingerprint in (STUDY if options.study else [COUNTS])
+        for method in (["default"] if options.study else options.methods.split(";"))
+    ]
+    in_processes("molecules", __file__, cells, KEYS, options.limit)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import record
 
 record.RESULTS = Path(__file__).parent / "results"
-RESULTS, in_processes, load, save = record.RESULTS, record.in_processes, record.load, record.save
+RESULTS, command_line, in_processes = record.RESULTS, record.command_line, record.in_processes
+load, save = record.load, record.save
 
 
 def averages(lines: list[dict], metric: str) -> str:
@@ -22,4 +23,8 @@ def averages(lines: list[dict], metric: str) -> str:
     if len(values) > 1:
         text += f" ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f} ({len(values)} splits)"
     steps = sorted({line["steps"] for line in lines} - {"0"})
-    return text + (f", T = {' / '.join(f'{int(T) // 1000}k' for T in steps[0].split(','))}" if steps else "")
+    return text + (f", T = {' and '.join(map(_in_thousands, steps))}" if steps else "")
+
+
+def _in_thousands(steps: str) -> str:
+    return " / ".join(f"{int(number) // 1000}k" for number in steps.split(","))

@@ -9,8 +9,6 @@ the paper gives them to CG. SDD takes its step size from the probe; SVGP has a t
 inducing points as there are data. All methods know the kernel and the noise, and search with the same effort.
 """
 
-import argparse
-import json
 import time
 from pathlib import Path
 
@@ -18,11 +16,13 @@ import jax
 import numpy as np
 import paper
 import svgp
-from results import in_processes, load
+from results import command_line, in_processes, load
 
 import dualgp as dg
 from dualgp.maxima import Search, climb_all
 
+KEYS = ("setting", "lengthscale", "method", "budget", "seed")
+DAY = 24 * 3600.0
 METHODS = ("default", "SDD", "SGD", "CG", "SVGP", "random")
 PASSES = {"small": 10.0, "large": 50.0}
 INDUCING = {"small": 0.1, "large": 0.5}  # of n
@@ -118,31 +118,17 @@ def draw() -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--paper", action="store_true", help="the paper's numbers of points, steps and candidates")
-    arguments.add_argument("--lengthscales", default=",".join(map(str, paper.THOMPSON_LENGTHSCALES)))
-    arguments.add_argument("--methods", default=",".join(METHODS))
-    arguments.add_argument("--budgets", default=",".join(PASSES))
-    arguments.add_argument("--seeds", default="0")
-    arguments.add_argument(
-        "--one", nargs=5, default=None, metavar=("SETTING", "LENGTHSCALE", "METHOD", "BUDGET", "SEED")
-    )
-    arguments.add_argument("--draw", action="store_true")
-    options = arguments.parse_args()
-    if options.draw:
-        draw()
-    elif options.one:
-        print(json.dumps(measure(*options.one)))
-    else:
-        cells = [
-            ("paper" if options.paper else "here", scale, method, "none" if method == "random" else budget, seed)
-            for seed in options.seeds.split(",")
-            for scale in options.lengthscales.split(",")
-            for budget in options.budgets.split(",")
-            for method in options.methods.split(",")
-        ]
-        keys = ("setting", "lengthscale", "method", "budget", "seed")
-        in_processes("thompson", __file__, list(dict.fromkeys(cells)), keys, limit=24 * 3600)
+    defaults = {"methods": ",".join(METHODS), "budgets": ",".join(PASSES), "seeds": "0", "paper": False}
+    scales = ",".join(map(str, paper.THOMPSON_LENGTHSCALES))
+    options = command_line(__doc__, KEYS, measure, limit=DAY, show={"draw": draw}, lengthscales=scales, **defaults)
+    cells = [
+        ("paper" if options.paper else "here", scale, method, "none" if method == "random" else budget, seed)
+        for seed in options.seeds.split(",")
+        for scale in options.lengthscales.split(",")
+        for budget in options.budgets.split(",")
+        for method in options.methods.split(",")
+    ]
+    in_processes("thompson", __file__, list(dict.fromkeys(cells)), KEYS, options.limit)
 
 
 if __name__ == "__main__":
