@@ -2,7 +2,7 @@
 
     python experiments/thompson.py                     the small setting of this script, resumable
     python experiments/thompson.py --paper             the paper's: 50,000 points to start with, 30 steps of 1,000
-    python experiments/thompson.py --draw              docs/figures/figure5.png and a table
+    python experiments/thompson.py --draw              docs/figures/figure5.png, figure9.png and a table
 
 Compute is counted in passes over the kernel matrix: 10 (small) or 50 (large) for every iterative method and step, as
 the paper gives them to CG. SDD takes its step size from the probe; SVGP has a tenth (small) or half (large) as many
@@ -71,7 +71,7 @@ def measure(setting: str, lengthscale: str, method: str, budget: str, seed: str)
     target = model.sample_prior(len(BOX), 1, key=jax.random.fold_in(key, 1), num_features=paper.THOMPSON_FEATURES)
     x = rng.random((numbers["start"], len(BOX))).astype(np.float32)
     y = target(x)[0] + paper.THOMPSON_NOISE**0.5 * rng.standard_normal(len(x)).astype(np.float32)
-    best, began = [float(y.max())], time.process_time()
+    best, cpu, began = [float(y.max())], [0.0], time.process_time()
     for step in range(numbers["steps"]):
         solve_key, search_key = jax.random.split(jax.random.fold_in(key, 100 + step))
         if method == "random":
@@ -83,38 +83,71 @@ def measure(setting: str, lengthscale: str, method: str, budget: str, seed: str)
         values = target(new)[0] + paper.THOMPSON_NOISE**0.5 * rng.standard_normal(len(new)).astype(np.float32)
         x, y = np.concatenate([x, new]), np.concatenate([y, values])
         best.append(float(y.max()))
-    return {"best": [round(value, 4) for value in best], "cpu seconds": round(time.process_time() - began, 1)}
+        cpu.append(round(time.process_time() - began, 1))
+    return {"best": [round(value, 4) for value in best], "cpu": cpu, "cpu seconds": cpu[-1]}
 
 
 def draw() -> None:
-    """Best value against steps, the average over lengthscales and seeds, and a table of the end values."""
+    """Figures 5 and 9, and a table of the end values."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     lines = [line for line in load("thompson") if "best" in line and line["setting"] == "here"]
-    figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
-    for panel, budget in zip(panels, PASSES, strict=True):
-        for method in METHODS:
-            chosen = [line for line in lines if line["method"] == method and line["budget"] in (budget, "none")]
-            if chosen:
-                panel.plot(np.mean([line["best"] for line in chosen], axis=0), "o-", ms=3, label=method)
-        panel.set(title=f"{budget} budget: {PASSES[budget]:.0f} passes a step", xlabel="steps", ylabel="best value")
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[1].legend(frameon=False, fontsize=8)
+    figure, panels = pyplot.subplots(2, 2, figsize=(9, 6.4), sharey=True, layout="constrained")
+    for row, budget in zip(panels, PASSES, strict=True):
+        _curves(row[0], lines, budget)
+        _curves(row[1], [line for line in lines if "cpu" in line], budget, by_time=True)
+        row[0].set(title=f"{budget} budget: {PASSES[budget]:.0f} passes a step", xlabel="steps", ylabel="best value")
+        row[1].set(title="the same against time", xlabel="processor seconds", xscale="log")
+    panels[0, 0].legend(frameon=False, fontsize=8)
     figure.savefig(PICTURES / "figure5.png", dpi=130)
-    print("| method | budget | " + " | ".join(f"l = {scale}" for scale in paper.THOMPSON_LENGTHSCALES) + " | CPU s |")
-    print("|---|---|" + "---|" * (len(paper.THOMPSON_LENGTHSCALES) + 1))
-    for method, budget in sorted({(line["method"], line["budget"]) for line in lines}):
-        chosen = [line for line in lines if (line["method"], line["budget"]) == (method, budget)]
-        cells = []
-        for scale in paper.THOMPSON_LENGTHSCALES:
-            ends = [line["best"][-1] for line in chosen if line["lengthscale"] == str(scale)]
-            cells.append(f"{np.mean(ends):.2f} ({len(ends)})" if ends else "")
-        print(
-            f"| {method} | {budget} | " + " | ".join(cells) + f" | {np.mean([c['cpu seconds'] for c in chosen]):.0f} |"
-        )
+
+    scales = paper.THOMPSON_LENGTHSCALES
+    figure, panels = pyplot.subplots(2, len(scales), figsize=(13, 5.6), sharex=True, layout="constrained")
+    for row, budget in zip(panels, PASSES, strict=True):
+        for panel, scale in zip(row, scales, strict=True):
+            _curves(panel, [line for line in lines if line["lengthscale"] == str(scale)], budget)
+            panel.set(title=f"{budget}, lengthscale {scale}", xlabel="steps")
+    panels[0, 0].legend(frameon=False, fontsize=7)
+    figure.savefig(PICTURES / "figure9.png", dpi=130)
+    print(table(lines))
+
+
+def _curves(panel, lines: list[dict], budget: str, *, by_time: bool = False) -> None:
+    """The mean of each method's best values, and its standard error where there are several runs."""
+    for number, method in enumerate(METHODS):
+        chosen = [line for line in lines if line["method"] == method and line["budget"] in (budget, "none")]
+        if not chosen or (by_time and method == "random"):
+            continue
+        best = np.array([line["best"] for line in chosen])
+        error = best.std(axis=0, ddof=1) / len(best) ** 0.5 if len(best) > 1 else np.zeros(best.shape[1])
+        where = np.mean([line["cpu"] for line in chosen], axis=0) if by_time else np.arange(best.shape[1])
+        first = int(by_time)  # at time 0 a logarithm has nothing to show
+        middle, color = best.mean(axis=0), f"C{number}"
+        panel.plot(where[first:], middle[first:], "o-", ms=3, color=color, label=method)
+        panel.fill_between(where[first:], (middle - error)[first:], (middle + error)[first:], color=color, alpha=0.15)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def table(lines: list[dict]) -> str:
+    """Best values at the end by lengthscale, the mean of the seeds (their number), and of all; in Markdown."""
+    scales = [str(scale) for scale in paper.THOMPSON_LENGTHSCALES]
+    rows = ["| method | budget | " + " | ".join(f"l = {scale}" for scale in scales) + " | mean | CPU s |"]
+    rows.append("|---|---|" + "---|" * (len(scales) + 2))
+    for budget in ("none", *PASSES):
+        for method in METHODS:
+            chosen = [line for line in lines if (line["method"], line["budget"]) == (method, budget)]
+            if not chosen:
+                continue
+            ends = {scale: [line["best"][-1] for line in chosen if line["lengthscale"] == scale] for scale in scales}
+            cells = [f"{np.mean(found):.2f} ({len(found)})" if found else "" for found in ends.values()]
+            means = [np.mean(found) for found in ends.values() if found]
+            cells.append(f"{np.mean(means):.2f}" if len(means) == len(scales) else "")
+            cells.append(f"{np.mean([line['cpu seconds'] for line in chosen]):.0f}")
+            rows.append(f"| {method} | {budget} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
 
 
 def main() -> None:
