@@ -40,7 +40,7 @@ def worker(way: str, rank: int, port: int, n: int, columns: int, steps: int) -> 
     import dualgp as dg
     from dualgp._arrays import wide
     from dualgp._threads import one_blas_thread_on_few_cores
-    from dualgp.operators_sharded import ShardedOperator
+    from dualgp.operators.sharded import ShardedOperator
     from dualgp.solvers.loop import _advance
 
     rng = np.random.default_rng(0)

@@ -23,7 +23,7 @@ from record import save
 
 import dualgp as dg
 from dualgp.data import docking_f2_counts
-from dualgp.operators import tiled_product
+from dualgp.operators.tiles import tiled_product
 
 REPEATS = 5
 

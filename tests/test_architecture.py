@@ -27,19 +27,9 @@ APPLICATIONS = (
 )
 FORBIDDEN = {
     "dualgp.kernels": ("operators", "solvers", "posterior", "gp", "data", *APPLICATIONS),
-    "dualgp.operators": ("operators_sharded", "solvers", "posterior", "gp", "data", *APPLICATIONS),
-    "dualgp.operators_sharded": ("solvers", "posterior", "gp", "data", *APPLICATIONS),
-    "dualgp.sharding": (
-        "kernels",
-        "operators",
-        "operators_sharded",
-        "solvers",
-        "posterior",
-        "gp",
-        "data",
-        *APPLICATIONS,
-    ),
-    "dualgp.solvers": ("kernels", "sharding", "operators_sharded", "posterior", "gp", "data", *APPLICATIONS),
+    "dualgp.operators": ("solvers", "posterior", "gp", "data", *APPLICATIONS),
+    "dualgp.sharding": ("kernels", "operators", "solvers", "posterior", "gp", "data", *APPLICATIONS),
+    "dualgp.solvers": ("kernels", "sharding", "operators.sharded", "posterior", "gp", "data", *APPLICATIONS),
     "dualgp.paths": ("posterior", "gp", "data", *APPLICATIONS),
     "dualgp.posterior": ("gp", "data", *APPLICATIONS),
     # GaussianProcess.learn is a door to learning, which is an application of that class.

@@ -7,9 +7,8 @@ import pytest
 
 import dualgp as dg
 from cases import KERNELS, NOISE, gram, points, relative, shifted_gram
-from dualgp import operators
 from dualgp._arrays import wide
-from dualgp.operators import DenseOperator
+from dualgp.operators import DenseOperator, tiles
 
 KERNEL = KERNELS["sum"]
 N = 700  # more than one block of rows, more than one (smallest) tile, a multiple of neither
@@ -20,7 +19,7 @@ each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(operators, "TILE_ENTRIES", 1)
+    monkeypatch.setattr(tiles, "TILE_ENTRIES", 1)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +136,7 @@ def test_the_gradient_of_a_streamed_product_equals_the_dense_one():
     x, v = points(700, dtype=np.float32), np.ones((700, 1), np.float32)
     rows = points(3, seed=1, dtype=np.float32)
     kernel = KERNELS["Matern32"]
-    streamed = lambda r: operators.tiled_product(kernel, r, jnp.asarray(x), jnp.asarray(v)).sum()
+    streamed = lambda r: tiles.tiled_product(kernel, r, jnp.asarray(x), jnp.asarray(v)).sum()
     streamed, direct = (jax.jit(jax.grad(f))(rows) for f in (streamed, lambda r: (kernel(r, x) @ v).sum()))
     np.testing.assert_allclose(streamed, direct, rtol=1e-4, atol=1e-3)
 

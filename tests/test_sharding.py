@@ -7,7 +7,7 @@ import pytest
 import dualgp as dg
 from cases import KERNELS, NOISE, data, points
 from dualgp._arrays import wide
-from dualgp.operators_sharded import ShardedOperator
+from dualgp.operators.sharded import ShardedOperator
 from dualgp.sharding import Layout, as_mesh, checksum
 
 

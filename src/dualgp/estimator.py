@@ -19,7 +19,7 @@ from dualgp._translate import rescaled, translated
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
-from dualgp.operators import check_noise
+from dualgp.operators.kernel import check_noise
 from dualgp.posterior import Posterior
 from dualgp.sharding import as_mesh
 from dualgp.solvers import CG, Auto, BlockDescent, Result, Solution, Solver

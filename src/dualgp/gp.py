@@ -15,8 +15,9 @@ from dualgp._checks import check_count, check_finite, check_key, check_targets
 from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Kernel
-from dualgp.operators import KernelOperator, check_noise, precision
-from dualgp.operators_sharded import ShardedOperator
+from dualgp.operators.kernel import KernelOperator, check_noise
+from dualgp.operators.sharded import ShardedOperator
+from dualgp.operators.tiles import precision
 from dualgp.paths import PriorPaths, evaluate, prior_paths
 from dualgp.posterior import Posterior
 from dualgp.sharding import Layout, as_mesh

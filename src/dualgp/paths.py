@@ -21,8 +21,8 @@ from dualgp._arrays import is_traced, wide
 from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Features, Kernel
-from dualgp.operators import precision, sum_over_tiles, tiled_product
-from dualgp.operators_sharded import spread_product
+from dualgp.operators.sharded import spread_product
+from dualgp.operators.tiles import precision, sum_over_tiles, tiled_product
 from dualgp.sharding import Layout
 
 TEST_BLOCK = 1024  # test points evaluated at once

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from dualgp._arrays import in_wide, is_traced, wide
 from dualgp._checks import check_targets
 from dualgp._types import AnyArray, Columns, Points, RandomKey
-from dualgp.operators import precision
+from dualgp.operators.tiles import precision
 from dualgp.paths import TEST_BLOCK, MeanPath, Moments, PriorPaths, SamplePaths, UpdatePaths, evaluate
 from dualgp.sharding import Layout
 from dualgp.solvers.base import Solution

@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp._types import Columns
-from dualgp.operators import Operator, machine_memory
+from dualgp.operators import Operator
+from dualgp.operators.memory import machine_memory
 from dualgp.solvers.base import Result, Run, Solution, Solver, Trace
 from dualgp.solvers.residual import fresh_residual
 

@@ -18,17 +18,10 @@ from jaxtyping import Array, Float, Int
 from dualgp._arrays import as_parameter, in_wide, is_traced
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
-from dualgp.operators import (
-    KEEP_SHARE,
-    KernelOperator,
-    Operator,
-    _check_distances,
-    check_noise,
-    in_row_blocks,
-    machine_memory,
-    precision,
-    tiled_product,
-)
+from dualgp.operators.base import Operator
+from dualgp.operators.kernel import KernelOperator, check_distances, check_noise
+from dualgp.operators.memory import KEEP_SHARE, machine_memory
+from dualgp.operators.tiles import in_row_blocks, precision, tiled_product
 from dualgp.sharding import Layout, agreed, as_mesh, checksum
 
 EVERYWHERE = PartitionSpec()
@@ -68,7 +61,7 @@ class ShardedOperator(Operator):
         own = np.asarray(kernel.stored(kernel.points(np.asarray(x[self.layout.own])), dtype))
         # Padded with a real point: zeros could lie far away, and distances are centred on what is evaluated.
         self.x = self.layout.place(own, own[0] if len(own) else 0.0)
-        _check_distances(kernel.coordinates(self.x))
+        check_distances(kernel.coordinates(self.x))
         self.kept = _keep(kernel, self.x, self.layout) if self._fits(memory) else None
 
     @property

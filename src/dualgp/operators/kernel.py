@@ -1,0 +1,135 @@
+"""The matrix of a kernel at data: kept where it fits, otherwise computed tile by tile whenever it is needed."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from dualgp._arrays import as_parameter, in_wide, is_traced
+from dualgp._checks import check_finite, check_positive
+from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
+from dualgp.kernels import Features, Kernel
+from dualgp.operators.base import Operator
+from dualgp.operators.dense import DenseOperator
+from dualgp.operators.memory import KEEP_SHARE, machine_memory
+from dualgp.operators.tiles import ROW_BLOCK, in_row_blocks, precision, tiled_product
+
+
+class KernelOperator(Operator):
+    """A = k(x, x) + noise * I for a kernel and data.
+
+    **Arguments:**
+
+    - `kernel`, `x` of shape (n, d), `noise`: a variance, positive.
+    - `memory`: bytes that may be spent on keeping K; by default a quarter of the machine's memory. K is kept if it fits
+      (each product then reads it), otherwise its entries are computed whenever they are needed. 0 means always.
+    - `dtype`: the precision; by default that of `x` (float32 or float64; wide integers become float64, bytes float32).
+    """
+
+    kernel: Kernel
+    x: Points
+    noise: AnyArray
+    kept: DenseOperator | None
+
+    @in_wide
+    def __init__(self, kernel: Kernel, x: Any, noise: Any, *, memory: int | None = None, dtype: Any = None) -> None:
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(kernel).__name__}.")
+        dtype = np.result_type(getattr(x, "dtype", np.float64), np.float32) if dtype is None else dtype
+        x = kernel.points(x)
+        if x.shape[0] == 0:
+            raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
+        check_noise(noise)
+        self.kernel = kernel
+        self.x = kernel.stored(x, dtype)
+        check_finite(self.x, "x in the operator's precision")
+        check_distances(kernel.coordinates(self.x))
+        self.noise = as_parameter(noise)
+        budget = KEEP_SHARE * machine_memory() if memory is None else memory
+        fits = self.n**2 * self.dtype.itemsize <= budget
+        self.kept = DenseOperator(_assemble(kernel, self.x, self.dtype), self.noise) if fits else None
+
+    @property
+    def n(self) -> int:
+        return self.x.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return precision(self.x)
+
+    def kernel_rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
+        if self.kept is not None:
+            return self.kept.kernel_rows(index, v)
+        return tiled_product(self.kernel, self.x[index], self.x, v)
+
+    def kernel_columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "n s"]:
+        if self.kept is not None:
+            return self.kept.kernel_columns(index, u)
+        points = self.x[index]
+        return in_row_blocks(
+            lambda rows: tiled_product(self.kernel, self.x[rows], points, u), self.n, u.shape[1], u.dtype
+        )
+
+    def kernel_block(
+        self, rows: Int[AnyArray, " rows"], columns: Int[AnyArray, " columns"], dtype: Any = None
+    ) -> Float[Array, "rows columns"]:
+        dtype = jnp.dtype(dtype or self.dtype)
+        if self.kept is not None and dtype == self.dtype:
+            return self.kept.kernel_block(rows, columns)
+        return self.kernel(self.x[rows].astype(dtype), self.x[columns].astype(dtype))
+
+    def kernel_diagonal(self) -> Float[Array, " n"]:
+        return self.kernel.diagonal(self.x)
+
+    def features(self, key: RandomKey, num: int) -> Features:
+        return self.kernel.features(key, num, self.x.shape[1])
+
+    def feature_matrix(self, features: Features) -> Float[Array, "n num"]:
+        return features(self.x)
+
+    def coordinates(self) -> Float[Array, "n c"]:
+        return self.kernel.coordinates(self.x)
+
+    @in_wide
+    def dense(self) -> Float[np.ndarray, "n n"]:
+        matrix = np.empty((self.n, self.n))
+        x = jnp.asarray(self.x, jnp.float64)
+        for start in range(0, self.n, ROW_BLOCK):
+            matrix[start : start + ROW_BLOCK] = _block(self.kernel, x[start : start + ROW_BLOCK], x)
+        np.fill_diagonal(matrix, matrix.diagonal() + float(self.noise))
+        return matrix
+
+
+@eqx.filter_jit
+def _block(kernel: Kernel, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
+    return kernel(x1, x2)
+
+
+@eqx.filter_jit
+def _assemble(kernel: Kernel, x: Points, dtype: np.dtype) -> Float[Array, "n n"]:
+    return in_row_blocks(lambda rows: kernel(x[rows], x), x.shape[0], x.shape[0], dtype)
+
+
+def check_noise(noise: Any) -> None:
+    """Noise is one positive number."""
+    check_positive(
+        noise,
+        "noise (a variance)",
+        "For noise-free data use a small value such as 1e-6 times the variance of y.",
+    )
+    if np.ndim(noise) != 0:
+        raise ValueError(f"noise must be one number, got shape {np.shape(noise)}: it is the same for every row.")
+
+
+def check_distances(coordinates: Float[Array, "n c"]) -> None:
+    """Squared distances must not overflow: inf - inf would be a NaN in the middle of a solve."""
+    if is_traced(coordinates):
+        return
+    largest = float(jnp.max(jnp.abs(coordinates), initial=0.0))
+    if not largest**2 * 8 * coordinates.shape[1] < float(jnp.finfo(coordinates.dtype).max):
+        raise ValueError(
+            f"x divided by the lengthscales reaches {largest:.1g}: squared distances overflow {coordinates.dtype}. "
+            "Scale the inputs, for example to standard deviation 1."
+        )
