@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One XLA thread pool per test worker: two workers on two cores are faster than one with both.
 WORKERS ?= 2
 
-.PHONY: demo test test-all check docs bench bench-botorch reproduce reproduce-full clean
+.PHONY: demo test test-all check docs bench bench-botorch reproduce reproduce-full reproduced clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -62,21 +62,29 @@ bench-botorch: .venv-all/ready
 	$(BIN)/pip install --quiet --editable '.[bench]'
 	touch .venv/peers
 
-# The paper's table and figures from the results that are there, after the quick cells.
+# Quick cells of the paper's table and one of its figures, measured if they are not there yet; then all tables and figures.
 reproduce: .venv/ready
 	$(BIN)/python experiments/uci_table.py --sets pol,elevators,bike --splits 0 --methods "default;SVGP;SDD" --steps 5000
 	$(BIN)/python experiments/ablations.py --figures 4
-	$(BIN)/python experiments/uci_table.py --table
-	$(BIN)/python experiments/ablations.py --draw
+	$(MAKE) reproduced
 
 # Everything, with the paper's number of steps: days on 2 cores, resumable.
 reproduce-full: .venv/ready
 	$(BIN)/python experiments/uci_table.py --steps 100000
 	$(BIN)/python experiments/step_sizes.py
 	$(BIN)/python experiments/ablations.py
+	$(BIN)/python experiments/large_sets.py --passes 8
+	$(BIN)/python experiments/thompson.py --paper --seeds 0,1,2,3,4,5,6,7,8,9
 	$(BIN)/python experiments/molecules.py
+	$(MAKE) reproduced
+
+# The tables and figures of what has been measured.
+reproduced: .venv/ready
 	$(BIN)/python experiments/uci_table.py --table
 	$(BIN)/python experiments/ablations.py --draw
+	$(BIN)/python experiments/large_sets.py --table
+	$(BIN)/python experiments/thompson.py --draw
+	$(BIN)/python experiments/molecules.py --table
 
 check: .venv/ready
 	$(BIN)/ruff format --check .
