@@ -18,7 +18,7 @@ demo: .venv/ready
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations=5
 
-# With the extras, in an environment of their own: BoTorch 0.18 wants a JAX below 0.10. Downloads PyTorch.
+# With the extras, in an environment of their own. Downloads PyTorch.
 test-all: .venv-all/ready
 	.venv-all/bin/python -m pytest --numprocesses $(WORKERS) --durations=5
 
