@@ -126,3 +126,17 @@ def test_a_constant_column_is_no_reason_to_warn(recwarn):
     x[:, 1] = 0.1
     MODEL.condition(x, Y, num_samples=0, dtype=np.float32)
     assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+
+
+def test_a_model_and_what_comes_of_it_say_what_they_are():
+    model = dg.GaussianProcess(2.0 * dg.Matern32([0.5, 3.0]), noise=0.1, mean=1.5)
+    assert repr(model) == "GaussianProcess(2 * Matern32(lengthscale=[0.5, 3], variance=1), noise=0.1, mean=1.5)"
+    seen = []
+    jax.jit(lambda model: seen.append(repr(model)))(model)
+    assert seen == ["GaussianProcess(traced * Matern32(traced), traced)"]
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    post = model.condition(x, x[:, 0], num_samples=3, num_features=32, key=jax.random.key(0))
+    assert repr(post.samples) == "SamplePaths(3 functions of 2 inputs)"
+    sampler = dg.ThompsonSampler([(0, 1)], key=jax.random.key(0), maximise=False)
+    sampler.ask(2)
+    assert repr(sampler) == "ThompsonSampler(1 inputs, minimise: 0 results, 2 points pending)"

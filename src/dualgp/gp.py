@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dualgp._arrays import as_parameter, in_wide
+from dualgp._arrays import as_parameter, in_wide, is_traced
 from dualgp._checks import check_count, check_finite, check_key, check_targets
 from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
@@ -43,6 +43,11 @@ class GaussianProcess(eqx.Module):
         check_finite(self.mean, "mean")
         if self.mean.ndim != 0:
             raise ValueError(f"mean must be one number, got shape {self.mean.shape}.")
+
+    def __repr__(self) -> str:
+        if is_traced(self.noise, self.mean):
+            return f"GaussianProcess({self.kernel!r}, traced)"
+        return f"GaussianProcess({self.kernel!r}, noise={float(self.noise):.4g}, mean={float(self.mean):.4g})"
 
     @in_wide
     def condition(

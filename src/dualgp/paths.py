@@ -122,6 +122,9 @@ class SamplePaths(eqx.Module):
         with wide():
             return eqx.tree_at(where, self, tuple(-leaf for leaf in where(self)))
 
+    def __repr__(self) -> str:
+        return f"SamplePaths({len(self)} functions of {self.update.x.shape[1]} inputs)"
+
     def __len__(self) -> int:
         return self.update.weights.shape[1]
 

@@ -117,6 +117,12 @@ class ThompsonSampler:
         if self.path is not None and self.path.exists():
             self.state = _resumed(self.path, self.state)
 
+    def __repr__(self) -> str:
+        state = self.state
+        goal, counts = "maximise" if state.maximise else "minimise", (len(state.y), len(state.pending))
+        told, pending = (f"{count:,}" for count in counts)
+        return f"ThompsonSampler({len(state.bounds)} inputs, {goal}: {told} results, {pending} points pending)"
+
     def ask(self, num: int) -> Float[np.ndarray, "num d"]:
         """`num` points to try next, none of them pending or failed. They are pending from now on."""
         check_count(num, "num", 1)

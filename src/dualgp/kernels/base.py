@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dualgp._arrays import as_parameter
+from dualgp._arrays import as_parameter, is_traced
 from dualgp._checks import check_points, check_positive
 from dualgp._types import AnyArray, Points, RandomKey
 from dualgp.kernels.features import Features
@@ -185,4 +185,4 @@ class Scale(Kernel):
 
     def __repr__(self) -> str:
         inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
-        return f"{float(self.scale):.4g} * {inner}"
+        return f"{'traced' if is_traced(self.scale) else f'{float(self.scale):.4g}'} * {inner}"
