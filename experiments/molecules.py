@@ -30,7 +30,6 @@ OTHERS = "F2-other"
 COUNTS = "1,1024,counts"  # the paper's: radius, size, counts or bits
 STUDY = ("1,1024,counts", "1,1024,bits", "2,1024,counts", "2,2048,counts", "2,2048,bits", "3,4096,counts")
 NUM_SAMPLES = 16
-FEW = 20_000  # molecules: from fewer, fewer terms of the likelihood are learned from
 
 
 class Data(NamedTuple):
@@ -83,8 +82,7 @@ def make_model(which: str, target: str, data: Data, name: str) -> dg.GaussianPro
         return model
     file = RESULTS / f"molecules_{name}.dgp"
     if not file.exists():
-        few = {"num_terms": 512, "rounds": 1} if len(data.y) <= FEW else {}
-        settings = {"key": jax.random.key(1), "method": dg.learning.Neighbours(**few)}
+        settings = {"key": jax.random.key(1), "method": dg.learning.Neighbours()}
         dg.save(dg.learn(model, data.x, data.y, **settings).model, file)
     return dg.load(file)
 
