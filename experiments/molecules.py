@@ -60,7 +60,8 @@ def load_data(name: str, split: str, fingerprint: str, rows: int) -> Data:
     else:
         radius, size, kind = fingerprint.split(",")
         settings = {"radius": int(radius), "size": int(size), "counts": kind == "counts"}
-        x, _ = fingerprints(smiles[chosen], **settings)
+        x, valid = fingerprints(smiles[chosen], **settings, invalid="drop")
+        train, test = train[valid[: len(train)]], test[valid[len(train) :]]
     return Data(x[: len(train)], y[train], x[len(train) :], y[test])
 
 

@@ -98,10 +98,11 @@ def scaffold_split(
 
 
 def scaffolds(smiles: Sequence[str]) -> list[str]:
-    """The scaffold of each molecule, as SMILES; the empty string for chains."""
+    """The scaffold of each molecule, as SMILES; the empty string for chains and for what RDKit cannot read."""
     require_rdkit()
-    from rdkit import rdBase
+    from rdkit import Chem, rdBase
     from rdkit.Chem.Scaffolds import MurckoScaffold
 
     with rdBase.BlockLogs():
-        return [MurckoScaffold.MurckoScaffoldSmiles(text) for text in smiles]
+        molecules = map(Chem.MolFromSmiles, smiles)
+        return ["" if mol is None else MurckoScaffold.MurckoScaffoldSmiles(mol=mol) for mol in molecules]
