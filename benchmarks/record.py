@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -97,9 +98,14 @@ def run_cells(
     in_processes(name, script, [cell for cell in cells if cell not in left_out], keys, options.limit)
 
 
+def _may_succeed(line: dict, limit: float) -> bool:
+    """Whether a cell that ran out of time has more of it now."""
+    return float(line.get("limit", math.inf)) < limit
+
+
 def in_processes(name: str, script: str, cells: list[tuple[str, ...]], keys: tuple[str, ...], limit: float) -> None:
     """Run `script --one *cell` for every cell without a result yet, each in a process of its own, and save its line."""
-    done = {tuple(str(line[key]) for key in keys) for line in load(name)}
+    done = {tuple(str(line[key]) for key in keys) for line in load(name) if not _may_succeed(line, limit)}
     for cell in cells:
         if cell in done:
             continue
@@ -111,5 +117,5 @@ def in_processes(name: str, script: str, cells: list[tuple[str, ...]], keys: tup
                 continue
             line = json.loads(output.stdout.splitlines()[-1]) if output.returncode == 0 else {"failed": "killed"}
         except subprocess.TimeoutExpired:
-            line = {"failed": f"not within {limit:.0f} s"}
+            line = {"failed": f"not within {limit:.0f} s", "limit": limit}
         save(name, {**dict(zip(keys, cell, strict=True)), **line})

@@ -77,7 +77,7 @@ def table() -> str:
         "| set | n | method | passes | processor seconds | RMSE | NLL | coverage of 90 % |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for line in load("large_sets"):
+    for line in [line for line in load("large_sets") if "rmse" in line]:
         for look in line.get("curve", [line]):
             numbers = (
                 f"{look['cpu seconds']:.0f} | {look['rmse']:.4f} | {look['nll']:.4f} | {100 * look['coverage90']:.1f} %"

@@ -328,3 +328,10 @@ def test_without_botorch_a_sentence_says_what_to_install():
     code = "import sys; sys.modules['botorch'] = None; import dualgp.botorch"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert "pip install 'dualgp[botorch]'" in done.stderr.splitlines()[-1]
+
+
+def test_active_dims_of_a_scale_kernel_are_refused():
+    x, y = map(torch.tensor, data())
+    model = SingleTaskGP(x, y[:, None], covar_module=ScaleKernel(MaternKernel(2.5), active_dims=[0]))
+    with pytest.raises(ValueError, match="active_dims"), torch.no_grad():
+        draw_matheron_paths(model, torch.Size([2]), prior_sampler=dual_prior, update_strategy=dual_update)

@@ -118,3 +118,11 @@ def test_a_killed_process_ends_with_the_weights_of_an_undisturbed_one(tmp_path):
     assert run("killed", 0) == 0
     assert run("undisturbed", 0) == 0
     np.testing.assert_array_equal(np.load(tmp_path / "killed.npy"), np.load(tmp_path / "undisturbed.npy"))
+
+
+def test_a_checkpoint_does_not_ask_whether_K_was_kept(tmp_path):
+    path, solver = tmp_path / "run.checkpoint", SOLVERS["BlockDescent"]
+    for memory in (None, 0):
+        operator = dg.KernelOperator(KERNELS["Matern32"], X, NOISE, memory=memory)
+        solution = dg.solve(operator, Y, solver, key=KEY, checkpoint=path, max_passes=2 if memory is None else None)
+    assert solution.passes > 10

@@ -139,6 +139,8 @@ SMILES = ("--smiles", "street")
         (["fit", "{}/houses.csv", "--target", "price", "-o", "{}/x.dgp", "--rank", "0"], "for --distributed"),
         (["fit", "{}/houses.csv", "--target", "price", "-o", "{}/x.dgp", *SMILES, "--distributed"], "one process"),
         (["fit", "{}/houses.csv", "--target", "price", "-o", "{}/x.dgp", *SMILES, "--drop", "id"], "not for --smiles"),
+        (["fit", "{}/houses.csv", "--target", "price", "-o", "{}/x.dgp", "--bits"], "are for --smiles"),
+        (["predict", "{}/houses.dgp", "{}/new.parquet", "-o", "{}/x.xlsx"], "ending that is not known"),
     ],
 )
 def test_bad_input_is_a_sentence_and_exit_code_2(arguments, message, folder):
@@ -206,3 +208,15 @@ def test_a_model_of_several_kernels_has_a_report(tmp_path):
     model = fit_table(frame, "y", kernel=dg.RBF() + dg.Matern32(), random_state=0)
     page = make_report(model, frame)
     assert "Along each input" in page and "What matters" not in page
+
+
+def test_predictions_are_compressed_as_their_name_says(folder):
+    run("predict", folder / "houses.dgp", folder / "new.parquet", "-o", folder / "out.csv.gz")
+    assert len(pandas.read_csv(folder / "out.csv.gz")) == 60
+
+
+def test_unknown_values_are_noted_whatever_the_command(folder):
+    table = pandas.read_csv(folder / "held_out.csv")
+    table.loc[0, "city"] = "Ulm"
+    table.to_csv(folder / "unknown.csv", index=False)
+    assert "Note: Column 'city' has values unknown" in run("evaluate", folder / "houses.dgp", folder / "unknown.csv")

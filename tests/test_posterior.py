@@ -171,3 +171,18 @@ def test_more_samples_begin_with_the_same_functions():
         x, y, num_samples=5, key=jax.random.key(0), start=many.weights[:, :3], solver=dg.BlockDescent()
     )
     np.testing.assert_allclose(again.samples(x[:7])[:2], few.samples(x[:7]), atol=1e-2)
+
+
+def test_whole_numbers_are_numbers_inside_jit_too():
+    x = np.linspace(0, 5, 40)
+    post = dg.GaussianProcess(dg.RBF(1.0), 0.01).condition(x, np.sin(x), num_samples=4, key=jax.random.key(0))
+    for where in (np.arange(5)[:, None], np.arange(5, dtype=np.uint8)[:, None]):
+        np.testing.assert_allclose(jax.jit(post.mean)(jnp.asarray(where)), post.mean(where), atol=1e-4)
+        np.testing.assert_allclose(jax.jit(post.samples)(jnp.asarray(where)), post.samples(where), atol=1e-3)
+
+
+def test_an_exact_spread_inside_jit_is_refused_in_so_many_words():
+    x = np.linspace(0, 5, 20)
+    post = dg.GaussianProcess(dg.RBF(1.0), 0.01).condition(x, np.sin(x), num_samples=0)
+    with pytest.raises(ValueError, match=r"outside jax\.jit"):
+        jax.jit(post.std)(jnp.ones((2, 1)))

@@ -207,3 +207,24 @@ def test_bad_settings_get_a_sentence():
         sampler(relearn=0.5)
     with pytest.raises(TypeError, match="GaussianProcess"):
         sampler(model=dg.RBF(1.0))
+
+
+class Own(dg.RBF):
+    """A kernel that the package does not know."""
+
+
+def test_a_campaign_with_a_kernel_of_ones_own_goes_on(tmp_path):
+    own = dg.GaussianProcess(Own([0.8, 0.4]), 1e-3)
+    first = sampler(model=own, path=tmp_path / "campaign.dgp")
+    first.tell([[1.0, -0.5]], [1.0])
+    again = sampler(model=own, path=tmp_path / "campaign.dgp")
+    assert again.best.y == 1.0
+    with pytest.raises(ValueError, match="another model"):
+        sampler(path=tmp_path / "campaign.dgp")
+
+
+def test_six_digits_of_a_result_are_enough():
+    far = dg.ThompsonSampler([(290.0, 310.0)], key=KEY)
+    x = far.ask(20)
+    far.tell(np.array([[float(f"{value:.6g}")] for value in x[:, 0]]), np.ones(20))
+    assert far.num_pending == 0

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dualgp._arrays import is_traced
@@ -11,7 +12,8 @@ from dualgp._arrays import is_traced
 def as_float_array(value: Any, name: str) -> np.ndarray | jax.Array:
     """`value` as a real floating-point array; integers and booleans become float64, other kinds are refused."""
     if is_traced(value):
-        return value
+        is_float = jnp.issubdtype(value.dtype, jnp.floating)
+        return value if is_float else value.astype(jnp.result_type(value.dtype, jnp.float32))
     try:
         array = np.asarray(value)
     except ValueError as error:

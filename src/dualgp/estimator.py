@@ -6,6 +6,7 @@ import copy
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -166,12 +167,17 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             self.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED
         else:
             model, self.message_ = self._model(X), "Parameters as given."
+            if self.noise is None and (self.kernel is None or translated(self.kernel, False)[1] is None):
+                self.message_ += f" The noise was not: {NOISE:g} of the variance of y was assumed."
             posterior = condition(model, checkpoint=self.checkpoint)
             self.finished_ = posterior.solution.result is Result.CONVERGED
         if _needs_double(posterior.solution) and posterior.targets.dtype == np.float32:
             posterior = condition(model, dtype=np.float64)
             self.message_ += " Float32 was not enough, so it was solved again in float64."
             self.finished_ = posterior.solution.result is Result.CONVERGED
+            if self.finished_ and self.checkpoint is not None:  # what float32 had left to do is done
+                for piece in (self.checkpoint, f"{self.checkpoint}.solve"):
+                    Path(piece).unlink(missing_ok=True)
         if posterior.solution.result is Result.DIVERGED:
             warnings.warn(posterior.solution.message, RuntimeWarning, stacklevel=2)
         if watcher:
@@ -242,6 +248,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             max_seconds=self.max_seconds,
             progress=bool(self.verbose),
         )
+        self.finished_ = posterior.solution.result is Result.CONVERGED
         self._keep(posterior)
         return self
 

@@ -35,6 +35,7 @@ NO_SAMPLES = (
     "The standard deviation comes from samples, and this posterior has none. "
     "Condition with num_samples=64, say, or with solver=Cholesky()."
 )
+IN_JIT = " The exact one, from the Cholesky factor, is for calls outside jax.jit, jax.grad and jax.vmap."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,8 +89,8 @@ class Posterior:
     def std(self, x: Any, *, noise: bool = False) -> Float[AnyArray, " m"]:
         """The posterior standard deviation of the function, or with `noise=True` of a new observation.
 
-        Exact where the solver was Cholesky. Otherwise the root mean square of the sample deviations: its own standard
-        error is 1 / sqrt(2 s) of it, 9 % for 64 samples.
+        Exact where the solver was Cholesky, outside `jax.jit` and its kin. Otherwise the root mean square of the sample
+        deviations: its own standard error is 1 / sqrt(2 s) of it, 9 % for 64 samples.
         """
         return self.predict(x, noise=noise)[1]
 
@@ -98,7 +99,7 @@ class Posterior:
         if self.solution.factor is not None and not is_traced(x):
             mean, variance = self.mean(x), self._exact_variance(x)
         elif self.prior is None:
-            raise ValueError(NO_SAMPLES)
+            raise ValueError(NO_SAMPLES + (IN_JIT if self.solution.factor is not None else ""))
         else:
             update = self._update(self.weights)
             moments = evaluate(Moments(self.model.mean, self.prior, update), x, self.x, self.model.kernel)
@@ -152,13 +153,16 @@ class Posterior:
         return float(self.model.mean) + targets[:, 0] - weights[:, 0] * inverse_q, np.sqrt(inverse_q)
 
     def update(self, x: Any, y: Any, *, key: RandomKey | None = None, **settings: Any) -> Posterior:
-        """The posterior given more data as well, solved from where this one ended. Settings as for `condition`."""
+        """The posterior given more data as well, solved from where this one ended.
+
+        Settings: `solver`, `memory`, `max_seconds`, `max_passes`, `checkpoint`, `progress`, as for `condition`.
+        """
         return self.model.extend(self, x, y, key=key, **settings)
 
     def refine(self, *, key: RandomKey, **settings: Any) -> Posterior:
         """The same posterior solved further from where it ended, e.g. `refine(solver=BlockDescent(tol=1e-3), key=key)`.
 
-        Settings as for `condition`; without a solver, the one that made this posterior has another go.
+        Settings as for `update`; without a solver, the one that made this posterior has another go.
         """
         return self.model.refine(self, key=key, **settings)
 

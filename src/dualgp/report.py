@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dualgp import __version__, plots
-from dualgp.data.tables import as_table, complete_rows
+from dualgp.data.tables import complete_rows
 from dualgp.tablemodel import TableModel, fitted_targets, readable, scores
 
 MOST_SLICES = 6
@@ -42,7 +42,7 @@ def make_report(model: TableModel, held_out: Any = None) -> str:
     """The page as text."""
     import matplotlib
 
-    held_out = None if held_out is None else as_table(held_out)
+    held_out = None if held_out is None else model.table(held_out)
 
     with matplotlib.rc_context({"font.size": 11}):
         parts = [_summary(model), *_accuracy(model, held_out), *_inputs(model), *_solution(model)]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -33,6 +34,7 @@ from dualgp.posterior import Posterior
 from dualgp.solvers import Solver
 
 SAME = 1e-6  # of the box: points as near as this are the same experiment
+ROUNDED = 5e-6  # of the numbers' size: six digits of them
 START_LENGTHSCALE = 0.5  # of the box, times sqrt(d): where learning starts without a model
 START_NOISE = 1e-2  # of the variance of y
 
@@ -115,7 +117,7 @@ class ThompsonSampler:
         model = model if model is None or maximise else replace(model, mean=-model.mean)
         self.state = ThompsonState(box, bool(maximise), key_data, none, np.empty(0), none, none, model)
         if self.path is not None and self.path.exists():
-            self.state = _resumed(self.path, self.state)
+            self.state = _resumed(self.path, self.state, is_fixed=relearn is None)
 
     def __repr__(self) -> str:
         state = self.state
@@ -276,16 +278,25 @@ def _without(pending: np.ndarray, told: np.ndarray, bounds: np.ndarray) -> np.nd
 
     if not len(pending) or not len(told):
         return pending
-    width = bounds[:, 1] - bounds[:, 0]
-    distance, index = cKDTree(pending / width).query(told / width)
-    return np.delete(pending, np.unique(index[distance <= SAME * np.sqrt(len(width))]), axis=0)
+    # Six digits of a number near 300 are worth less than six digits of the width of a box from 290 to 310.
+    unit = np.maximum(bounds[:, 1] - bounds[:, 0], np.abs(bounds).max(axis=1))
+    distance, index = cKDTree(pending / unit).query(told / unit)
+    return np.delete(pending, np.unique(index[distance <= ROUNDED * np.sqrt(len(unit))]), axis=0)
 
 
-def _resumed(path: Path, fresh: ThompsonState) -> ThompsonState:
-    """The state in the file, if it belongs to the same problem."""
+def _resumed(path: Path, fresh: ThompsonState, is_fixed: bool) -> ThompsonState:
+    """The state in the file, if it belongs to the same problem; `is_fixed`: and to the same model."""
     from dualgp.io import load
 
-    found = load(path)
+    is_module = lambda node: isinstance(node, eqx.Module)  # noqa: E731
+    own: list[type] = []
+    nodes: list[Any] = [fresh.model]
+    while nodes:  # kernels of the user's own, which a file alone cannot know
+        node = nodes.pop()
+        if is_module(node):
+            own.append(type(node))
+            nodes += jax.tree.leaves(list(vars(node).values()), is_leaf=is_module)
+    found = load(path, classes=own)
     if not isinstance(found, ThompsonState):
         raise ValueError(f"{path} holds a {type(found).__name__}, not a ThompsonSampler's state. Choose another path.")
     for name in ("bounds", "maximise", "key"):
@@ -293,6 +304,10 @@ def _resumed(path: Path, fresh: ThompsonState) -> ThompsonState:
             raise ValueError(
                 f"{path} was written with another {name}. Pass the same one to go on, or another path to begin anew."
             )
+    if is_fixed and fresh.model is not None and not eqx.tree_equal(found.model, fresh.model, typematch=True):
+        raise ValueError(
+            f"{path} was written with another model, {found.model}. Pass that one to go on, or another path."
+        )
     return found
 
 

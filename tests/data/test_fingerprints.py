@@ -83,7 +83,7 @@ def test_a_table_of_molecules_from_the_command_line(tmp_path):
     arguments = ["fit", str(table), "--smiles", "smiles", "--target", "score", "-o", model, "--quiet", "--samples", "4"]
     refused = CliRunner().invoke(main, arguments)
     assert refused.exit_code == 2
-    assert "row 120 ('nonsense')" in refused.output
+    assert "row 121 ('nonsense')" in refused.output
     fitted = CliRunner().invoke(main, [*arguments, "--invalid", "drop", "--radius", "2", "--fingerprint-size", "128"])
     assert fitted.exit_code == 0, fitted.output
     assert "'id' were left out" in fitted.output
@@ -130,3 +130,18 @@ def test_the_benchmark_is_read_by_its_own_split_and_limits(tmp_path, monkeypatch
     assert train.smiles == ["CCO", "CCN"]
     assert train.y.tolist() == [-6.5, 5.0]
     assert test.smiles == ["CC"]
+
+
+def test_one_string_is_not_a_list_of_molecules():
+    with pytest.raises(TypeError, match="list of SMILES"):
+        fingerprints("CCO")
+
+
+def test_rows_that_cannot_be_read_are_named_as_they_are_in_the_file():
+    pytest.importorskip("pyarrow")
+    from dualgp.data.smiles import make_smiles_encoding
+    from dualgp.data.tables import as_table
+
+    table = as_table({"s": ["CC", "CCC", "CCN", "CCO", "xx"], "y": [None, None, 1.0, 2.0, 3.0]})
+    with pytest.raises(ValueError, match="row 5 \\('xx'\\)"):
+        make_smiles_encoding(table, "s", "y")

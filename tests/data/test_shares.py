@@ -64,3 +64,10 @@ def test_text_and_files_that_cannot_be_read_in_parts_are_refused(tmp_path):
     np.save(tmp_path / "vector.npy", np.zeros(3))
     with pytest.raises(ValueError, match="two-dimensional"):
         open_rows(tmp_path / "vector.npy")
+
+
+def test_row_numbers_of_pandas_are_not_data(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "y": [0.0, 1.0, 2.0]})[1:]
+    frame.to_parquet(tmp_path / "frame.parquet", index=True)
+    assert open_rows(tmp_path / "frame.parquet").check("y") == ("a",)

@@ -100,7 +100,7 @@ def test_new_tables_may_have_other_orders_but_not_other_columns():
     ):
         encoding.x(as_table({"a": [1.0, None], "c": ["u", "v"]}))
     unseen = as_table({"a": [1.0], "c": ["w"]})
-    assert encoding.x(unseen).tolist() == [[1.0, 0.0]]
+    assert encoding.x(unseen).tolist() == [[1.0, 0.5]]
     assert "'c' has values unknown to the model, such as 'w'" in encoding.unseen(unseen)[0]
 
 
@@ -188,3 +188,16 @@ def test_categories_of_both_libraries_are_text():
     ):
         table = as_table(frame)
         np.testing.assert_array_equal(make_encoding(table, "y").x(table), [[0.0], [1.0], [0.0]])
+
+
+def test_text_is_text_in_every_file(tmp_path):
+    encoding = make_encoding(read_table(written(tmp_path, "g,h,y\n01,True,1\n02,False,2\n1A,maybe,3\n")), "y")
+    table = read_table(written(tmp_path, "g,h\n01,True\n", "new.csv"), encoding.text)
+    np.testing.assert_array_equal(encoding.x(table), [[1.0, 0.0, 0.0, 0.0, 1.0, 0.0]])
+
+
+def test_what_is_neither_of_two_is_halfway_between_them():
+    encoding = make_encoding(as_table({"c": ["a", "b", "a"], "y": [1.0, 2.0, 3.0]}), "y")
+    table = as_table({"c": ["a", "b", "zzz", None]})
+    np.testing.assert_array_equal(encoding.x(table)[:, 0], [0.0, 1.0, 0.5, 0.5])
+    assert "halfway" in encoding.unseen(table)[0]

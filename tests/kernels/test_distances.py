@@ -73,3 +73,15 @@ def test_distances_are_close_to_direct_ones_at_any_scale_and_offset(d, log_scale
 
 def test_safe_sqrt_is_the_square_root():
     np.testing.assert_allclose(safe_sqrt(jnp.asarray([0.0, 4.0, 9.0])), [0.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("d", [2, 5])
+@pytest.mark.parametrize("far", [1e3, 1e6])
+def test_a_row_far_away_does_not_cost_the_others_their_digits(d, far):
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(0, 3, (20, d)).astype(np.float32) for _ in range(2))
+    outlier = np.full((1, d), far, np.float32)
+    with_it = squared_distances(jnp.asarray(np.concatenate([a, outlier])), jnp.asarray(b))
+    expected = ((a[:, None].astype(np.float64) - b) ** 2).sum(axis=2)
+    np.testing.assert_allclose(with_it[:-1], expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(with_it[-1], d * far**2, rtol=0.01)

@@ -279,3 +279,13 @@ def test_what_cannot_be_learned_from_is_said():
         start.learn(x, y, max_seconds=-1.0)
     with pytest.raises(ValueError, match=r"num_samples must be a whole number"):
         FullData(num_samples=0)
+
+
+def test_a_share_of_the_time_that_is_over_leaves_the_rest():
+    x, y = data(40)
+    model = dg.GaussianProcess(KERNELS["Matern32"], 0.1)
+    problem = make_problem(model, x, y, None, (), 60.0, lambda step: None)
+    problem.began -= 20.0
+    assert problem.is_over(0.3)
+    assert not problem.is_over(0.6)
+    assert problem.timed_out

@@ -127,3 +127,15 @@ def test_float32_reaches_the_same_solution():
     solution = dg.solve(dg.KernelOperator(KERNEL, x, NOISE), y, dg.SDD(tol=1e-3, averaging=0.05), key=KEY)
     assert solution.weights.dtype == np.float32
     assert relative(y - shifted_gram(KERNEL, x) @ solution.weights, y) <= 1e-3
+
+
+def test_going_on_with_another_block_size_starts_from_the_weights(problem):
+    before = solve(problem, dg.BlockDescent(block_size=80, tol=0.5), max_passes=2)
+    for start in (before, before.weights):
+        assert solve(problem, dg.BlockDescent(block_size=12, tol=1e-3), start=start).result is dg.Result.CONVERGED
+
+
+def test_a_budget_below_one_step_is_one_step(problem):
+    solution = solve(problem, dg.CG(tol=1e-6), max_passes=1)
+    assert solution.steps == 1
+    assert np.any(solution.weights != 0)

@@ -106,6 +106,8 @@ def translated(kernel: theirs.Kernel, d: int) -> Kernel:
     if kernel.batch_shape.numel() != 1 or len(kernel.batch_shape):
         raise ValueError(f"A batch of kernels {tuple(kernel.batch_shape)} is not translated: use one model at a time.")
     if isinstance(kernel, theirs.ScaleKernel):
+        if kernel.active_dims is not None and kernel.base_kernel.active_dims is None:
+            raise ValueError("active_dims of a ScaleKernel are not translated: give them to the kernel inside it.")
         return rescaled(translated(kernel.base_kernel, d), float(kernel.outputscale.detach()))
     if isinstance(kernel, (theirs.AdditiveKernel, theirs.ProductKernel)) and kernel.active_dims is None:
         parts = [translated(part, d) for part in kernel.kernels]

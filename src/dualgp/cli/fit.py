@@ -11,7 +11,7 @@ import click
 
 from dualgp.cli.group import (
     INTERRUPTED,
-    NOT_SOLVED,
+    exit_code,
     main,
     output_option,
     plain_errors,
@@ -113,14 +113,16 @@ def fit(
     settings = {"n_samples": samples, "tol": tol, "max_seconds": max_seconds, "random_state": seed}
     if not output.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {output.parent} to write {output.name} to. Make it first.")
+    if smiles is None and (radius, fingerprint_size, bits, invalid) != (1, 1024, False, "raise"):
+        raise ValueError("--radius, --fingerprint-size, --bits and --invalid are for --smiles.")
     if distributed:
         if hold_out or missing != "fill" or resume or smiles:
             raise ValueError("--hold-out, --missing, --resume and --smiles are for one process, not for --distributed.")
         return fit_together(table, target, output, drop, settings, quiet, (coordinator, rank, size))
     if (coordinator, rank, size) != (None, None, None):
         raise ValueError("--coordinator, --rank and --size are for --distributed.")
-    if smiles is not None and drop:
-        raise ValueError("--drop is not for --smiles: no column but the one with the molecules is used.")
+    if smiles is not None and (drop or missing != "fill"):
+        raise ValueError("--drop and --missing are not for --smiles: no other column is used.")
     _check_pieces(output, resume)
     began, data = time.perf_counter(), read_table(table)
     if not quiet:
@@ -159,7 +161,7 @@ def fit(
     if not model.regressor.finished_:
         go_on = "--resume goes on from here." if _is_unfinished(output) else "More time would help."
         click.echo(f"The fit is not finished. The model can be used; {go_on}", err=True)
-        sys.exit(_exit_code(model.regressor))
+        sys.exit(exit_code(model.regressor))
 
 
 def _pieces(output: Path) -> list[Path]:
@@ -178,16 +180,6 @@ def _check_pieces(output: Path, resume: bool) -> None:
         raise ValueError(f"{partial} is there from an unfinished fit. Pass --resume to go on from it, or delete it.")
     if resume and not _is_unfinished(output):
         click.echo("There is no unfinished fit to resume: starting from the beginning.", err=True)
-
-
-def _exit_code(regressor: Any) -> int:
-    """Of a fit that is not finished: 0 when time was up, as the user wished."""
-    from dualgp.solvers import Result
-
-    if regressor.posterior_.solution.result is Result.DIVERGED:
-        return NOT_SOLVED
-    is_interrupted = "interrupted" in f"{regressor.message_} {regressor.posterior_.solution.message}".lower()
-    return INTERRUPTED if is_interrupted else 0
 
 
 def _split(table: Any, share: float, seed: int) -> tuple[Any, Any]:

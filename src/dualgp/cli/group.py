@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -29,9 +30,11 @@ def plain_errors(command: Callable) -> Callable:
     """Bad input is a sentence and exit code 2, not a traceback."""
 
     @wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            command(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.showwarning = _as_note
+                return command(*args, **kwargs)
         except (ValueError, TypeError, OSError, ImportError) as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(BAD_INPUT)
@@ -43,6 +46,14 @@ def plain_errors(command: Callable) -> Callable:
             sys.exit(INTERRUPTED)
 
     return wrapped
+
+
+def _as_note(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    """What is worth knowing about a table is a sentence too."""
+    where = "" if category is UserWarning else f" ({category.__name__}, {filename}:{lineno})"
+    click.echo(f"Note: {message}{where}", err=True)
 
 
 @click.group(
@@ -76,6 +87,18 @@ def load_model(path: Path) -> Any:
     if not isinstance(model, TableModel):
         raise ValueError(f"{path} holds a {type(model).__name__}, not a model written by `dualgp fit`.")
     return model
+
+
+def exit_code(regressor: Any) -> int:
+    """Of a fit: 0 also when time was up, as the user wished."""
+    from dualgp.solvers import Result
+
+    if regressor.finished_:
+        return 0
+    if regressor.posterior_.solution.result is Result.DIVERGED:
+        return NOT_SOLVED
+    is_interrupted = "interrupted" in f"{regressor.message_} {regressor.posterior_.solution.message}".lower()
+    return INTERRUPTED if is_interrupted else 0
 
 
 def say_written(model: Path, began: float) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
 import click
 
-from dualgp.cli.group import plain_errors, say_written
+from dualgp.cli.group import exit_code, plain_errors, say_written
 
 
 def fit_together(
@@ -20,26 +21,28 @@ def fit_together(
     open_rows(table).check(target, drop)  # what is wrong for all is said before anyone waits
     distributed.initialize(*where)
     with distributed.together():
-        plain_errors(_fit_as_one_of_many)(table, target, output, drop, settings, quiet)
+        code = plain_errors(_fit_as_one_of_many)(table, target, output, drop, settings, quiet)
         distributed.finish()
+    sys.exit(code)
 
 
 def _fit_as_one_of_many(
     table: Path, target: str, output: Path, drop: tuple[str, ...], settings: dict, quiet: bool
-) -> None:
+) -> int:
     from dualgp.io import save
     from dualgp.sharding import writes
     from dualgp.tablefit import fit_share
 
     began, partial = time.perf_counter(), output.with_name(output.name + ".partial")
     model = fit_share(table, target, drop=drop, checkpoint=partial, verbose=int(writes() and not quiet), **settings)
-    report = model.regressor.report()
+    report, code = model.regressor.report(), exit_code(model.regressor)
     save(model, output)
-    if not writes():
-        return
-    if model.regressor.finished_:
-        partial.unlink(missing_ok=True)
-    click.echo(report)
-    say_written(output, began)
-    if not model.regressor.finished_:
-        click.echo("The fit is not finished. The model can be used; the same command goes on from here.", err=True)
+    if writes():
+        click.echo(report)
+        say_written(output, began)
+        if model.regressor.finished_:
+            partial.unlink(missing_ok=True)
+        else:
+            go_on = "see above for a remedy" if code else "the same command goes on from here"
+            click.echo(f"The fit is not finished. The model can be used; {go_on}.", err=True)
+    return code

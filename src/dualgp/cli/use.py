@@ -13,10 +13,11 @@ from dualgp.cli.group import (
     model_argument,
     output_option,
     plain_errors,
-    read_table,
     show_scores,
     table_argument,
 )
+
+TEXT, PARQUET, COMPRESSED = (".csv", ".tsv", ".txt"), (".parquet", ".pq"), (".gz", ".bz2", ".zst")
 
 
 @main.command()
@@ -32,12 +33,10 @@ def predict(model: Path, table: Path, output: Path) -> None:
     \b
         dualgp predict houses.dgp new.csv -o predictions.csv
     """
-    loaded, data = load_model(model), read_table(table)
-    columns = loaded.predict(data)
-    for sentence in loaded.encoding.unseen(data):
-        click.echo(f"Note: {sentence}", err=True)
+    _check_ending(output)
+    columns = load_model(model).predict(table)
     _write(columns, output)
-    click.echo(f"Wrote {output}: {data.num_rows:,} rows.")
+    click.echo(f"Wrote {output}: {len(columns['mean']):,} rows.")
 
 
 @main.command()
@@ -54,7 +53,7 @@ def evaluate(model: Path, table: Path, as_json: bool) -> None:
     \b
         dualgp evaluate houses.dgp held_out.csv
     """
-    found = load_model(model).evaluate(read_table(table))
+    found = load_model(model).evaluate(table)
     click.echo(json.dumps(found, indent=2)) if as_json else show_scores(found)
 
 
@@ -73,9 +72,10 @@ def sample(model: Path, table: Path, number: int, seed: int, output: Path) -> No
     \b
         dualgp sample houses.dgp grid.csv -n 20 -o functions.csv
     """
-    data = read_table(table)
-    _write(load_model(model).sample(data, number, seed), output)
-    click.echo(f"Wrote {output}: {number} functions at {data.num_rows:,} rows.")
+    _check_ending(output)
+    columns = load_model(model).sample(table, number, seed)
+    _write(columns, output)
+    click.echo(f"Wrote {output}: {number} functions at {len(columns['f1']):,} rows.")
 
 
 @main.command()
@@ -115,8 +115,18 @@ def report(model: Path, data: Path | None, output: Path) -> None:
     """
     from dualgp.report import write_report
 
-    write_report(load_model(model), output, None if data is None else read_table(data))
+    write_report(load_model(model), output, data)
     click.echo(f"Wrote {output} ({output.stat().st_size / 1e3:.0f} kB).")
+
+
+def _check_ending(path: Path) -> None:
+    """Before the work: a name says what is in the file."""
+    kind = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+    if kind not in TEXT and path.suffix not in PARQUET:
+        raise ValueError(
+            f"{path.name} has an ending that is not known. Choose {', '.join(TEXT)} (compressed with {COMPRESSED[0]}, "
+            f"say) or {PARQUET[0]}."
+        )
 
 
 def _write(columns: dict, path: Path) -> None:
@@ -124,10 +134,10 @@ def _write(columns: dict, path: Path) -> None:
     from pyarrow import csv, parquet
 
     table = pyarrow.table(columns)
-    if path.suffix in (".parquet", ".pq"):
+    if path.suffix in PARQUET:
         parquet.write_table(table, path)
     else:
-        delimiter = "\t" if path.suffix == ".tsv" else ","
-        with open(path, "wb") as file:
+        delimiter = "\t" if ".tsv" in path.suffixes else ","
+        with pyarrow.output_stream(str(path)) as file:  # compresses by the name's ending
             file.write((delimiter.join(columns) + "\n").encode())  # pyarrow would put quotes around the names
             csv.write_csv(table, file, csv.WriteOptions(delimiter=delimiter, include_header=False))

@@ -36,6 +36,8 @@ def fingerprints(
       or "nan": the fingerprints are then floats, with rows of NaN.
     - `n_jobs`: processes, by default all cores. `progress`: show a bar.
     """
+    if isinstance(smiles, str):
+        raise TypeError(f"Pass a list of SMILES, got the one string {smiles[:40]!r}.")
     strings = [str(text) for text in smiles]
     check_count(radius, "radius")
     check_count(size, "size", 1)
@@ -55,10 +57,10 @@ def fingerprints(
     return x, valid
 
 
-def unreadable(strings: Sequence[str], valid: Bool[np.ndarray, " all"]) -> str:
-    """A sentence that names the rows (from 0) and what stands there."""
+def unreadable(strings: Sequence[str], valid: Bool[np.ndarray, " all"], first: int = 0) -> str:
+    """A sentence that names the rows, counted from `first`, and what stands there."""
     rows = np.flatnonzero(~valid)
-    shown = ", ".join(f"{row} ({strings[row][:40]!r})" for row in rows[:5])
+    shown = ", ".join(f"{first + row} ({strings[row][:40]!r})" for row in rows[:5])
     return f"{len(rows)} SMILES cannot be read: row {shown}{', ...' if len(rows) > 5 else ''}."
 
 

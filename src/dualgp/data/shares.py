@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dualgp.data.tables import _as_numbers, _is_text, _require_pyarrow
+from dualgp.data.tables import PANDAS_INDEX, _as_numbers, _is_text, _require_pyarrow
 
 
 class RowFile(ABC):
@@ -84,7 +85,7 @@ class ParquetRows(RowFile):
             raise ValueError(f"{path} is not a Parquet file, or is damaged ({error}).") from None
         self.num_rows = self.file.metadata.num_rows
         schema = self.file.schema_arrow
-        self.names = tuple(schema.names)
+        self.names = tuple(name for name in schema.names if not re.fullmatch(PANDAS_INDEX, name))
         self.text = {field.name for field in schema if _is_text(field.type)}
         sizes = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
         self.ends = np.cumsum(sizes)

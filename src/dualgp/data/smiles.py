@@ -36,6 +36,11 @@ class SmilesEncoding:
         return ()
 
     @property
+    def text(self) -> tuple[str, ...]:
+        """The columns to read as text."""
+        return (self.smiles,)
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """What it predicts from, in words."""
         kind = "counts" if self.counts else "bits"
@@ -46,9 +51,16 @@ class SmilesEncoding:
         settings = {"radius": self.radius, "size": self.size, "counts": self.counts}
         strings = text_of(table, self.smiles)
         x, valid = fingerprints(strings, **settings, invalid="nan")
-        if self.invalid == "raise" and not valid.all():
-            raise ValueError(unreadable(strings, valid) + " Correct them, or fit with --invalid drop (invalid='drop').")
+        if self.invalid == "raise":
+            self.require(strings, valid)
         return x
+
+    def require(self, strings: list[str], valid: np.ndarray) -> None:
+        """An error that names the rows that cannot be read."""
+        if not valid.all():
+            raise ValueError(
+                unreadable(strings, valid, first=1) + " Correct them, or fit with --invalid drop (invalid='drop')."
+            )
 
     def y(self, table: pyarrow.Table) -> np.ndarray:
         """The targets of a table; NaN where they are missing."""
@@ -58,18 +70,29 @@ class SmilesEncoding:
         """Which rows to keep: those whose SMILES can be read, or all where others are an error."""
         if self.invalid == "raise":
             return np.ones(table.num_rows, bool)
-        return fingerprints(text_of(table, self.smiles), size=1, invalid="nan")[1]
+        return parsed(text_of(table, self.smiles))
 
     def unseen(self, table: pyarrow.Table) -> list[str]:
         """A sentence about SMILES that cannot be read."""
-        valid = self.readable(table)
-        return [] if valid.all() else [unreadable(text_of(table, self.smiles), valid) + " Nothing is predicted there."]
+        valid, strings = self.readable(table), text_of(table, self.smiles)
+        return [] if valid.all() else [unreadable(strings, valid, first=1) + " Nothing is predicted there."]
+
+
+def parsed(strings: list[str]) -> np.ndarray:
+    """Which of the strings are molecules."""
+    return fingerprints(strings, size=1, invalid="nan")[1]
 
 
 def make_smiles_encoding(table: pyarrow.Table, smiles: str, target: str, **settings: object) -> SmilesEncoding:
-    """The encoding, with a note about columns that are not used."""
-    text_of(table, smiles)
+    """The encoding, with a note about columns that are not used.
+
+    SMILES that cannot be read are refused here, by their rows in the whole table, unless `invalid` is "drop".
+    """
+    strings = text_of(table, smiles)
     numbers_of(table, target)
     others = [name for name in table.column_names if name not in (smiles, target)]
     note = f"Column(s) {', '.join(map(repr, others))} were left out: only the molecules are used." if others else ""
-    return SmilesEncoding(smiles, target, notes=(note,) if note else (), **settings)
+    encoding = SmilesEncoding(smiles, target, notes=(note,) if note else (), **settings)
+    if encoding.invalid == "raise":
+        encoding.require(strings, parsed(strings))
+    return encoding

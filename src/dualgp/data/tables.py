@@ -23,10 +23,11 @@ MICROSECONDS_A_DAY = 86_400e6
 Missing = Literal["fill", "drop", "error"]
 
 
-def read_table(path: str | os.PathLike) -> pyarrow.Table:
+def read_table(path: str | os.PathLike, text: Sequence[str] = ()) -> pyarrow.Table:
     """A table from a .parquet file, or from text with a line of column names (CSV, TSV; also compressed).
 
-    The columns of a two-dimensional .npy file are called "0", "1", ...
+    The columns of a two-dimensional .npy file are called "0", "1", ... `text`: columns that are text whatever is in
+    them; another file may have numbers there only, and 01 is not 1.
     """
     _require_pyarrow()
     import pyarrow.parquet
@@ -45,14 +46,14 @@ def read_table(path: str | os.PathLike) -> pyarrow.Table:
         if array.ndim != 2:
             raise ValueError(f"{path} must hold a two-dimensional array, a row for each point, got {array.shape}.")
         return pyarrow.table({str(i): array[:, i] for i in range(array.shape[1])})
-    return _read_text(path)
+    return _read_text(path, text)
 
 
-def as_table(source: Any) -> pyarrow.Table:
+def as_table(source: Any, text: Sequence[str] = ()) -> pyarrow.Table:
     """A path, a pandas or polars data frame, a dict of columns or a pyarrow table, as the last of these."""
     pyarrow = _require_pyarrow()
     if isinstance(source, (str, os.PathLike)):
-        return read_table(source)
+        return read_table(source, text)
     if type(source).__module__.startswith("pandas"):
         return pyarrow.Table.from_pandas(source, preserve_index=False)  # row numbers are not data
     return source if isinstance(source, pyarrow.Table) else pyarrow.table(source)
@@ -66,7 +67,7 @@ def _require_pyarrow() -> Any:
     return pyarrow
 
 
-def _read_text(path: Path) -> pyarrow.Table:
+def _read_text(path: Path, text: Sequence[str]) -> pyarrow.Table:
     import pyarrow
     from pyarrow import csv
 
@@ -83,18 +84,20 @@ def _read_text(path: Path) -> pyarrow.Table:
         )
     parse = csv.ParseOptions(delimiter=delimiter)
     convert = {"null_values": MISSING, "strings_can_be_null": True, "quoted_strings_can_be_null": True}
+    types = {name: pyarrow.string() for name in text}
+    known = csv.ConvertOptions(column_types=types, **convert)
     try:
         # Types come from the first block. Whole numbers there may be followed by others, so they are read as floats.
-        with csv.open_csv(path, parse_options=parse, convert_options=csv.ConvertOptions(**convert)) as reader:
-            types = {field.name: pyarrow.float64() for field in reader.schema if pyarrow.types.is_integer(field.type)}
-        options = csv.ConvertOptions(column_types=types, **convert)
+        with csv.open_csv(path, parse_options=parse, convert_options=known) as reader:
+            whole = [field.name for field in reader.schema if pyarrow.types.is_integer(field.type)]
+        options = csv.ConvertOptions(column_types=types | dict.fromkeys(whole, pyarrow.float64()), **convert)
         return csv.read_csv(path, parse_options=parse, convert_options=options)
     except pyarrow.ArrowInvalid:
         # Something later in the file is of another type, or a quoted text holds a line break: look at all of it.
-        whole = csv.ReadOptions(block_size=max(1 << 20, min(2**31 - 1, 20 * path.stat().st_size)))
+        at_once = csv.ReadOptions(block_size=max(1 << 20, min(2**31 - 1, 20 * path.stat().st_size)))
         careful = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
         try:
-            return csv.read_csv(path, whole, careful, csv.ConvertOptions(**convert))
+            return csv.read_csv(path, at_once, careful, known)
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path} cannot be read as a table ({error}).") from None
 
@@ -111,8 +114,8 @@ def _is_number(text: str) -> bool:
 class Column:
     """How one column of a table becomes inputs.
 
-    - `kind`: "number" as it is, "time" in days, "category" as one 0/1 input for each of `categories` (for the second
-      of two).
+    - `kind`: "number" as it is, "time" in days, "category" as one 0/1 input for each of `categories`. Of two there is
+      one input: 0 for the first, 1 for the second, and 0.5 for what is neither.
     - `fill`: what missing numbers are replaced by; a second input then says where they were. None: nothing is missing.
     """
 
@@ -125,18 +128,17 @@ class Column:
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs."""
         if self.kind == "category":
-            return tuple(f"{self.name} = {value}" for value in self._shown)
+            shown = self.categories[1:] if len(self.categories) == 2 else self.categories
+            return tuple(f"{self.name} = {value}" for value in shown)
         return (self.name,) if self.fill is None else (self.name, f"{self.name} is missing")
-
-    @property
-    def _shown(self) -> tuple[str, ...]:
-        return self.categories[1:] if len(self.categories) == 2 else self.categories
 
     def encode(self, values: pyarrow.ChunkedArray) -> list[np.ndarray]:
         """One array for each input."""
         if self.kind == "category":
             text = _as_text(values)
-            return [(text == value).astype(np.float64) for value in self._shown]
+            if len(self.categories) == 2:
+                return [np.select([text == value for value in self.categories], [0.0, 1.0], 0.5)]
+            return [(text == value).astype(np.float64) for value in self.categories]
         numbers = _as_numbers(values, self.name)
         missing = np.isnan(numbers)
         if self.fill is not None:
@@ -161,6 +163,11 @@ class Encoding:
     def inputs(self) -> tuple[str, ...]:
         """The names of the d inputs."""
         return tuple(name for column in self.columns for name in column.inputs)
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """The columns to read as text."""
+        return tuple(column.name for column in self.columns if column.kind == "category")
 
     def x(self, table: pyarrow.Table) -> np.ndarray:
         """The inputs of a table that has the same columns, in any order."""
@@ -199,7 +206,7 @@ class Encoding:
                 if new:
                     sentences.append(
                         f"Column {column.name!r} has values unknown to the model, such as {new[0]!r}: treated as "
-                        "none of the known ones."
+                        + ("halfway between the two." if len(column.categories) == 2 else "none of the known ones.")
                     )
         return sentences
 

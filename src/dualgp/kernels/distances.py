@@ -11,7 +11,7 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from dualgp._types import Points
 
@@ -20,10 +20,11 @@ _SPLIT_UP_TO = 3  # dimensions
 
 def squared_distances(a: Points, b: Points) -> Float[Array, "n1 n2"]:
     """||a_i - b_j||^2 for all pairs; exactly zero for equal rows, and with a finite gradient everywhere."""
-    centre = jax.lax.stop_gradient(jnp.mean(a, axis=0))
+    usual = _usual_rows(a, b)
+    centre = jax.lax.stop_gradient(jnp.mean(a, axis=0, where=usual))
     a, b = a - centre, b - centre
     if a.dtype == jnp.float32 and a.shape[1] <= _SPLIT_UP_TO:
-        return _split(a, b)
+        return _split(a, b, usual)
     norms = _norms(a)[:, None] + _norms(b)[None, :]
     squared = norms - 2.0 * a @ b.T
     # Below the rounding error of the formula a distance is zero: duplicates are duplicates, on and off the diagonal.
@@ -31,8 +32,17 @@ def squared_distances(a: Points, b: Points) -> Float[Array, "n1 n2"]:
     return jnp.where(squared > noise_floor, squared, 0.0)
 
 
-def _split(a: Points, b: Points) -> Float[Array, "n1 n2"]:
-    largest = jnp.maximum(jnp.max(jnp.abs(a), initial=0.0), jnp.max(jnp.abs(b), initial=0.0))
+def _usual_rows(a: Points, b: Points) -> Bool[Array, "n1 1"]:
+    """Rows of `a` in the range of `b`, or all if there are none. Only they choose the scale of the arithmetic: a single
+    -9999 in a table must not cost all other rows their digits."""
+    a, b = jax.lax.stop_gradient((a, b))
+    lower, upper = jnp.min(b, axis=0, initial=jnp.inf), jnp.max(b, axis=0, initial=-jnp.inf)
+    inside = jnp.all((a >= lower) & (a <= upper), axis=1, keepdims=True)
+    return inside | ~jnp.any(inside)
+
+
+def _split(a: Points, b: Points, usual: Bool[Array, "n1 1"]) -> Float[Array, "n1 n2"]:
+    largest = jnp.maximum(jnp.max(jnp.abs(a), initial=0.0, where=usual), jnp.max(jnp.abs(b), initial=0.0))
     bits = math.floor((22 - math.log2(a.shape[1])) / 2)  # so that d * (2 * 2^bits)^2 <= 2^24
     grid = jax.lax.stop_gradient(jnp.where(largest > 0, largest, 1.0)) / 2.0**bits
     a, b = a / grid, b / grid
@@ -45,7 +55,8 @@ def _split(a: Points, b: Points) -> Float[Array, "n1 n2"]:
     left, right = jnp.concatenate([a, fine_a], axis=1), jnp.concatenate([fine_b, coarse_b], axis=1)
     squared = coarse + _with_norms(-2.0 * left, offset_a, right, offset_b)
     # For near neighbours the rounding error is that of the two offsets, whatever the distance of other points.
-    size = jnp.max(jnp.sum((2.0 * jnp.abs(coarse_a) + jnp.abs(fine_a)) * jnp.abs(fine_a), axis=1), initial=0.0)
+    size = jnp.sum((2.0 * jnp.abs(coarse_a) + jnp.abs(fine_a)) * jnp.abs(fine_a), axis=1, keepdims=True)
+    size = jnp.maximum(size, jnp.max(size, initial=0.0, where=usual))
     noise_floor = 16.0 * jnp.finfo(a.dtype).eps * jax.lax.stop_gradient(size)
     return jnp.where(squared > noise_floor, squared, 0.0) * (grid * grid)
 

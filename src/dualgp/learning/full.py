@@ -97,6 +97,7 @@ class FullData:
             return solve(vector, solver, weights, num_samples, 1.0, **run)
 
         weights: Columns | None = problem.notebook.weights if problem.notebook else None
+        problem.timed_out = False  # what came before was only to find a start
         if problem.is_over(TIME_SHARE) or (problem.notebook and problem.notebook.stage == LEARNED):
             return start, last_solve(start, weights)
         climb = Climb(problem, _inverse_information(problem, start, information_key))

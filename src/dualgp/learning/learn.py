@@ -39,7 +39,7 @@ class Learned:
     - `model`: the new GaussianProcess.
     - `posterior`: given all of the data, where learning has solved for it anyway (FullData); else None.
     - `history`: a `Step` for every step. `message`: what was done, in a sentence.
-    - `finished`: False if Ctrl-C or the time limit ended it before it was done.
+    - `finished`: False if Ctrl-C or the time limit ended it before it was done, or the last solve did not converge.
     """
 
     model: GaussianProcess
@@ -113,8 +113,9 @@ def learn(
             return Learned(model, None, (), "All parameters are fixed: nothing to learn.")
         vector, posterior = _run(method, problem, key, solver, num_samples, progress is True, mesh)
     learned = jax.tree.map(np.asarray, problem.parameters.model(vector))
-    finished = not (problem.interrupted or problem.timed_out)
-    if notebook and finished and posterior is not None and posterior.solution.result is Result.CONVERGED:
+    is_solved = posterior is None or posterior.solution.result is Result.CONVERGED
+    finished = is_solved and not (problem.interrupted or problem.timed_out)
+    if notebook and finished and posterior is not None:
         notebook.close()
     return Learned(learned, posterior, tuple(problem.history), _message(problem, posterior), finished)
 

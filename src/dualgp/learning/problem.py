@@ -95,9 +95,9 @@ class Problem:
 
     def is_over(self, share: float = 1.0) -> bool:
         """Whether this share of the time has passed, or the user wants no more."""
-        if self.max_seconds is not None and self.seconds > share * self.max_seconds:
-            self.timed_out = True
-        return self.interrupted or self.is_enough or self.timed_out
+        is_late = self.max_seconds is not None and self.seconds > share * self.max_seconds
+        self.timed_out |= is_late
+        return self.interrupted or self.is_enough or is_late
 
     def seconds_left(self, share: float = 1.0) -> float | None:
         """Of this share of the time: at least a moment, or None for no limit."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dualgp._arrays import in_wide
@@ -61,7 +60,7 @@ class Subset:
 def neighbour_groups(problem: Problem, vector: Vector, num: int, size: int, key: RandomKey) -> list[Group]:
     """Random points and their nearest neighbours, as the kernel measures distance."""
     kernel = problem.parameters.model(vector).kernel
-    coordinates = np.asarray(kernel.coordinates(jnp.asarray(problem.x, jnp.float64)))
+    coordinates = np.asarray(kernel.coordinates(problem.x), np.float64)
     centres = generator(key).choice(problem.n, min(num, problem.n), replace=False)
     groups = []
     for centre in centres:

@@ -92,6 +92,9 @@ class KernelOperator(Operator):
     def coordinates(self) -> Float[Array, "n c"]:
         return self.kernel.coordinates(self.x)
 
+    def problem(self, *columns: Columns) -> Any:
+        return self.kernel, self.x, self.noise, *columns  # whether K is kept makes no difference
+
     @in_wide
     def dense(self) -> Float[np.ndarray, "n n"]:
         matrix = np.empty((self.n, self.n))

@@ -65,7 +65,7 @@ class CG(IterativeSolver):
 
     @eqx.filter_jit
     def init(self, operator: Operator, b: Columns, start: Columns) -> CGState:
-        r = b - operator @ start
+        r = jax.lax.cond(jnp.any(start != 0), lambda: b - operator @ start, lambda: b)  # zeros need no pass
         z = self._precondition(r)
         return CGState(start, r, z, _dot(r, z), jnp.int32(0))
 

@@ -70,7 +70,7 @@ class _Loop:
         self.solver, setup_passes = requested.prepared(operator, b, self.setup_key)
         start = jnp.zeros_like(b) if run.start is None else run.start
         self.state, self.first_step = operator.settled(self.solver.init(operator, b, start)), 0
-        if run.resume is not None and jax.tree.structure(run.resume.state) == jax.tree.structure(self.state):
+        if run.resume is not None and _is_alike(run.resume.state, self.state):
             self.state, self.first_step = run.resume.state, run.resume.steps
         self.last_good = self.state
         self.at = Progress(self.first_step, setup_passes, milestone_step=self.first_step)
@@ -112,14 +112,14 @@ class _Loop:
         """The best iterate, checked on fresh rows."""
         if self.file is not None and result in (Result.BUDGET_REACHED, Result.INTERRUPTED):
             self._save()
-        if self.file is not None and result is Result.CONVERGED:
-            self.file.delete()
         if result is Result.DIVERGED or self.at.level > 2.0 * self.at.smallest:
             self.state = self.last_good
         weights = self.solver.weights(self.state)
         checked = self.checked or self._check(weights)
         if result is Result.BUDGET_REACHED and checked.upper.max() <= self.solver.tol:
             result = Result.CONVERGED
+        if self.file is not None and result is Result.CONVERGED:
+            self.file.delete()
         return Solution(
             weights=weights if self.operator.holds(weights) else np.asarray(weights),
             result=result,
@@ -142,6 +142,8 @@ class _Loop:
         left = solver.max_steps(n) - (at.step - self.first_step)
         if run.max_passes is not None:
             left = min(left, math.floor((run.max_passes - at.passes) / solver.passes_per_step(n)))
+        if at.step == self.first_step:  # a step that is dearer than the budget is better than nothing, too
+            left = max(left, 1)
         return min(self.chunk, left)
 
     def _take(self, num: int) -> np.ndarray:
@@ -246,6 +248,12 @@ def _advance(
     total = jnp.zeros(b.shape[1], b.dtype)
     state, total = jax.lax.fori_loop(first, first + num, body, (state, total))
     return state, total / num
+
+
+def _is_alike(first: Any, second: Any) -> bool:
+    """Whether two states have the same arrays: those of other settings, such as a block size, may not."""
+    shapes = lambda state: jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), state)  # noqa: E731
+    return shapes(first) == shapes(second) if jax.tree.structure(first) == jax.tree.structure(second) else False
 
 
 def _as_trace(trace: list, num_columns: int) -> Trace:
