@@ -220,7 +220,7 @@ def test_a_campaign_with_a_kernel_of_ones_own_goes_on(tmp_path):
     again = sampler(model=own, path=tmp_path / "campaign.dgp")
     assert again.best.y == 1.0
     with pytest.raises(ValueError, match="another model"):
-        sampler(path=tmp_path / "campaign.dgp")
+        sampler(model=dg.GaussianProcess(Own([0.8, 0.4]), 0.5), path=tmp_path / "campaign.dgp")
 
 
 def test_six_digits_of_a_result_are_enough():
