@@ -1,8 +1,10 @@
 """One core for each worker, and shapes checked at every call: both before JAX and dualgp are imported."""
 
 import os
+import sys
 from pathlib import Path
 
+import pytest
 from jaxtyping import install_import_hook
 
 
@@ -23,6 +25,16 @@ def compile_once() -> None:
 def check_annotations() -> None:
     """beartype and jaxtyping look at every call into the package."""
     install_import_hook("dualgp", "typechecker.check")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_compiled_code():
+    """Compiled functions hold pieces of mapped memory, of which Linux grants a process 65,530: a thousand tests in one
+    process use them up, and the next compilation ends it."""
+    yield
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        jax.clear_caches()
 
 
 one_core_per_worker()
