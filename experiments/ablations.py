@@ -148,6 +148,7 @@ def draw() -> None:
                     panel.plot(curve[:, 1 if number == "8" else 0], curve[:, column], style, lw=1.4, label=label)
             for panel, title in zip(axes, ("squared K-norm", "squared K²-norm", "test RMSE"), strict=True):
                 panel.set(xscale="log", yscale="log", title=title, xlabel="seconds" if number == "8" else "steps")
+                panel.xaxis.set_minor_formatter("")  # labels of a short axis would overlap
                 panel.spines[["top", "right"]].set_visible(False)
             axes[2].set_ylim(0.07, 1.3)
             axes[0].legend(fontsize=7, frameon=False)
