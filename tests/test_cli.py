@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pandas
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 import dualgp as dg
 from dualgp.cli import main
+from dualgp.cli.group import exit_code
 from dualgp.data.tables import read_table
 
 
@@ -220,3 +222,15 @@ def test_unknown_values_are_noted_whatever_the_command(folder):
     table.loc[0, "city"] = "Ulm"
     table.to_csv(folder / "unknown.csv", index=False)
     assert "Note: Column 'city' has values unknown" in run("evaluate", folder / "houses.dgp", folder / "unknown.csv")
+
+
+@pytest.mark.parametrize(
+    ("result", "message", "code"),
+    [("diverged", "", 3), ("interrupted", "It was interrupted.", 130), ("budget reached", "Time was up.", 0)],
+)
+def test_an_unfinished_fit_says_why_by_its_exit_code(result, message, code):
+    solution = SimpleNamespace(result=dg.Result(result), message=message)
+    regressor = SimpleNamespace(finished_=False, message_="", posterior_=SimpleNamespace(solution=solution))
+    assert exit_code(regressor) == code
+    regressor.finished_ = True
+    assert exit_code(regressor) == 0

@@ -8,7 +8,7 @@ import pytest
 import dualgp as dg
 from cases import KERNELS, NOISE, gram, points, relative, shifted_gram
 from dualgp._arrays import wide
-from dualgp.operators import DenseOperator, tiles
+from dualgp.operators import DenseOperator, memory, tiles
 
 KERNEL = KERNELS["sum"]
 N = 700  # more than one block of rows, more than one (smallest) tile, a multiple of neither
@@ -146,3 +146,19 @@ def test_inputs_whose_distances_overflow_are_refused():
     with pytest.raises(ValueError, match="squared distances overflow float32"):
         dg.KernelOperator(dg.Matern32(1.0), x, 0.1)
     dg.KernelOperator(dg.Matern32(1e20), x, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("own", "file"), [("0::/job/step", "job/memory.max"), ("4:memory:/job", "memory/job/memory.limit_in_bytes")]
+)
+def test_memory_is_that_of_the_smallest_control_group_around(monkeypatch, tmp_path, own, file):
+    monkeypatch.setattr(memory, "GROUPS", tmp_path)
+    monkeypatch.setattr(memory, "OWN", tmp_path / "own")
+    (tmp_path / "own").write_text(f"{own}\n7:cpu:/elsewhere\n")
+    whole = memory.machine_memory()
+    assert whole > 1 << 28
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text("max\n")
+    assert memory.machine_memory() == whole
+    (tmp_path / file).write_text("1048576\n")
+    assert memory.machine_memory() == 1 << 20

@@ -189,3 +189,11 @@ def test_equal_rows_are_found_whatever_their_type():
     y = np.array([1.0, 2.0, 1.0, 3.0, 2.0])
     for dtype in (np.uint8, np.float32, np.float64):
         assert sorted(first_of_each(x.astype(dtype), y)) == [0, 1, 3]
+
+
+def test_many_small_sets_have_the_values_of_each():
+    x = np.random.default_rng(0).poisson(0.6, (5, 7, 40)).astype(np.uint8)
+    kernel = dg.Tanimoto(2.0)
+    together = jax.vmap(lambda x: kernel(x, x[:3]))(jnp.asarray(x))
+    for one, values in zip(x, together, strict=True):
+        np.testing.assert_allclose(values, 2.0 * min_over_max(one, one[:3]), rtol=1e-6)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 KEEP_SHARE = 0.25  # of it may go into keeping K
-GROUPS = Path("/sys/fs/cgroup")
+GROUPS, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def machine_memory() -> int:
@@ -18,7 +18,7 @@ def machine_memory() -> int:
 def _group_limits() -> Iterator[int]:
     """The limits of this process's control group and of those around it, in both versions of Linux's control groups."""
     try:
-        groups = Path("/proc/self/cgroup").read_text().splitlines()
+        groups = OWN.read_text().splitlines()
     except OSError:
         return
     for _, controllers, name in (line.split(":", 2) for line in groups):
