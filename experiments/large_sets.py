@@ -10,7 +10,6 @@ both methods. SVGP has 1,000 inducing points at k-means centres and needs a frac
 
 import json
 import time
-from dataclasses import replace
 
 import jax
 import numpy as np
@@ -68,7 +67,7 @@ def measure(name: str, method: str, passes: str) -> dict:
 def _with_fewer_tests(data):
     """At most `SCORED` rows to score on."""
     some = np.random.default_rng(0).permutation(len(data.y_test))[:SCORED]
-    return replace(data, x_test=data.x_test[some], y_test=data.y_test[some])
+    return data._replace(x_test=data.x_test[some], y_test=data.y_test[some])
 
 
 def scores(data, mean: np.ndarray, std: np.ndarray) -> dict:
