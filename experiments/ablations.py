@@ -4,12 +4,13 @@
     python experiments/ablations.py --draw         draw the figures from the results
 
 A curve is the squared K-norm and K^2-norm distance of the mean to the exact weights, and test RMSE, against steps
-and seconds.
+and seconds. Those of Figure 1 are computed from the eigenvalues of K (`full_batch.py`).
 """
 
 import time
 from pathlib import Path
 
+import full_batch
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,14 +19,12 @@ from results import RESULTS, command_line, in_processes, load
 
 import dualgp as dg
 from dualgp._arrays import wide
-from dualgp.data import published_model, uci
+from dualgp.data import Dataset, published_model, uci
 from dualgp.solvers.descent import (
     Adaptive,
     Arithmetic,
     Coordinates,
     Descent,
-    FullDual,
-    FullPrimal,
     Geometric,
     Last,
     Nesterov,
@@ -35,20 +34,15 @@ from dualgp.solvers.descent import (
 )
 
 PICTURES = Path(__file__).parents[1] / "docs" / "figures"
-STEPS, FULL_STEPS, LOOKS = 10_000, 300, 20  # the paper has 100,000 steps
+STEPS, LOOKS = 10_000, 20  # the paper has 100,000 steps
 FEATURE_STEPS = 1000  # with new features for every step one takes 45 ms, fifteen times as long as with coordinates
 geometric, nesterov = Geometric(paper.AVERAGING), Nesterov(paper.MOMENTUM)
 
 
 def curves() -> dict[tuple[str, str], Descent]:
-    """Every curve, by figure and label."""
+    """Every curve but those of Figure 1, by figure and label."""
     batch, step = paper.BATCH_SIZE, paper.COORDINATES_STEP
     found: dict[tuple[str, str], Descent] = {}
-    for kind, estimate in (("primal", FullPrimal()), ("dual", FullDual())):
-        for size in paper.FULL_BATCH_STEPS[kind]:
-            found["1", f"{kind}, {size:g}"] = Descent(
-                estimate, Plain(), Last(), step_size=size, num_steps=FULL_STEPS, tol=0.0
-            )
     for label, size in (("5e-4", paper.FEATURES_STEP), ("50", step)):
         found["2", f"random features, {label}"] = Descent(
             RandomFeatures(batch), nesterov, geometric, step_size=size, num_steps=FEATURE_STEPS, tol=0.0
@@ -87,8 +81,10 @@ def curves() -> dict[tuple[str, str], Descent]:
 
 def measure(figure: str, label: str) -> dict:
     """One curve: `[step, seconds, K-norm^2, K^2-norm^2, test RMSE]` at moments evenly spaced in the logarithm."""
-    solver = curves()[figure, label]
     data, model = uci("pol"), published_model("pol")
+    if figure == "1":
+        return _full_batch(data, model, *label.split(", "))
+    solver = curves()[figure, label]
     operator = dg.KernelOperator(model.kernel, data.x, model.noise, memory=2 << 30)
     exact = _exact_weights(operator, data.y)
     cross = np.asarray(model.kernel(jnp.asarray(data.x_test), jnp.asarray(data.x)))
@@ -107,6 +103,17 @@ def measure(figure: str, label: str) -> dict:
         if solution.result is dg.Result.DIVERGED or not np.isfinite(curve[-1][2]):
             break
     return {"result": "diverged" if solution.result is dg.Result.DIVERGED else "ran", "curve": curve}
+
+
+def _full_batch(data: Dataset, model: dg.GaussianProcess, objective: str, step_size: str) -> dict:
+    found = full_batch.spectrum(model, data, RESULTS / "spectrum_pol.npz")
+    curve: list[list[float]] = []
+    for mark in sorted({round(v) for v in np.geomspace(1, paper.NUM_STEPS, 3 * LOOKS)}):
+        scores = full_batch.progress(found, float(model.noise), data.y_test, objective, float(step_size), mark)
+        if curve and not scores[0] < 2.0 * curve[0][2]:
+            return {"result": "diverged", "curve": curve}
+        curve.append([mark, 0.0, *scores])
+    return {"result": "ran", "curve": curve}
 
 
 def _exact_weights(operator: dg.KernelOperator, y: np.ndarray) -> np.ndarray:
@@ -159,7 +166,8 @@ def draw() -> None:
 def main() -> None:
     keys = ("figure", "label")
     options = command_line(__doc__, keys, measure, limit=3600, show={"draw": draw}, figures="1,2,3,4,6,7")
-    cells = [cell for cell in curves() if cell[0] in options.figures.split(",")]
+    full = [("1", f"{kind}, {size:g}") for kind, sizes in paper.FULL_BATCH_STEPS.items() for size in sizes]
+    cells = [cell for cell in (*full, *curves()) if cell[0] in options.figures.split(",")]
     in_processes("ablations", __file__, cells, keys, options.limit)
 
 
