@@ -27,4 +27,5 @@ def averages(lines: list[dict], metric: str) -> str:
 
 
 def _in_thousands(steps: str) -> str:
-    return " / ".join(f"{int(number) // 1000}k" for number in steps.split(","))
+    numbers = [int(number) for number in steps.split(",")]
+    return " / ".join(f"{number / 1000:g}k" if number >= 1000 else str(number) for number in numbers)
