@@ -234,3 +234,30 @@ def test_an_unfinished_fit_says_why_by_its_exit_code(result, message, code):
     assert exit_code(regressor) == code
     regressor.finished_ = True
     assert exit_code(regressor) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fit", "{0}/held_out.csv", "--target", "price", "-o", "{0}/held_out.csv"),
+        ("predict", "{0}/houses.dgp", "{0}/held_out.csv", "-o", "{0}/held_out.csv"),
+        ("sample", "{0}/houses.dgp", "{0}/held_out.csv", "-o", "{0}/../{1}/houses.dgp"),
+        ("report", "{0}/houses.dgp", "-o", "{0}/houses.dgp"),
+    ],
+)
+def test_no_command_writes_over_what_it_reads(arguments, folder):
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    said = run(*(text.format(folder, folder.name) for text in arguments), code=2)
+    assert "is what is read from" in said
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_an_output_that_cannot_be_written_is_said_before_the_work(folder):
+    for output in ("/proc/x.csv", folder / "nowhere" / "x.csv"):
+        said = run("predict", folder / "houses.dgp", folder / "held_out.csv", "-o", output, code=2)
+        assert "cannot be written" in said or "There is no folder" in said
+
+
+def test_the_package_itself_can_be_run():
+    found = subprocess.run([sys.executable, "-m", "dualgp", "--version"], capture_output=True, text=True, check=True)
+    assert "dualgp" in found.stdout

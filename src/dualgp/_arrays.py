@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 
@@ -38,3 +39,9 @@ def is_traced(*trees: Any) -> bool:
 def as_parameter(value: Any) -> Any:
     """A hyperparameter as an array leaf: NumPy float64 unless it is a JAX value already (so that 0.7 stays 0.7)."""
     return value if isinstance(value, jax.Array) else np.asarray(value, dtype=np.float64)
+
+
+def as_floats(x: Any) -> jax.Array:
+    """A JAX array in the caller's precision; whole numbers become floats."""
+    x = jnp.asarray(x)
+    return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.float32)

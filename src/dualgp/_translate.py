@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from types import ModuleType
 from typing import Any
 
@@ -45,11 +47,17 @@ def translated(kernel: Any, learning: bool = True) -> tuple[Kernel, float | None
         raise TypeError(f"kernel must be a dualgp or scikit-learn kernel, got {type(kernel).__name__}.")
     if learning and any(parameter.fixed for parameter in kernel.hyperparameters):
         raise ValueError("Bounds 'fixed' are not translated. Pass learn=False, or learn with dualgp.learn(fixed=...).")
-    if isinstance(kernel, theirs.Sum):
-        for white, rest in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
-            if isinstance(white, theirs.WhiteKernel):
-                return _as_ours(rest, theirs), float(white.noise_level)
-    return _as_ours(kernel, theirs), None
+    terms = _terms(kernel, theirs)
+    white = [float(term.noise_level) for term in terms if isinstance(term, theirs.WhiteKernel)]
+    rest = [_as_ours(term, theirs) for term in terms if not isinstance(term, theirs.WhiteKernel)]
+    if not rest:
+        raise ValueError(f"The kernel {kernel} is noise alone. Add it to an RBF or Matern.")
+    return reduce(add, rest), sum(white) if white else None
+
+
+def _terms(kernel: Any, theirs: ModuleType) -> list[Any]:
+    """The terms of nested sums."""
+    return [kernel] if not isinstance(kernel, theirs.Sum) else _terms(kernel.k1, theirs) + _terms(kernel.k2, theirs)
 
 
 def _as_ours(kernel: Any, theirs: ModuleType) -> Kernel:

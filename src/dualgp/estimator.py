@@ -162,6 +162,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             model, posterior, self.message_ = learned.model, learned.posterior, learned.message
             if np.all(targets == targets[:1]):
                 self.message_ = f"All targets are {self.y_offset_:.4g}: there is nothing to learn."
+                warnings.warn(f"{self.message_} Error bars are those of a guess.", UserWarning, stacklevel=2)
             if posterior is None:  # few rows, or interrupted: then there is no time for more than a pass
                 posterior = condition(model, **{} if learned.finished else {"max_passes": 1.0})
             self.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED

@@ -162,7 +162,9 @@ class GaussianProcess(eqx.Module):
 
     def sample_prior(self, d: int, num_samples: int, *, key: RandomKey, num_features: int = 4096) -> Any:
         """Functions drawn from the prior: a callable from (m, d) points to (num_samples, m) values."""
-        paths = prior_paths(self.kernel, d, num_samples, key, num_features)
+        for count, name in ((d, "d"), (num_samples, "num_samples"), (num_features, "num_features")):
+            check_count(count, name, 1)
+        paths = prior_paths(self.kernel, d, num_samples, check_key(key, "sample_prior"), num_features)
         template = np.zeros((0, d), np.float32)
         return lambda x: float(self.mean) + evaluate(paths, x, template, self.kernel).T
 

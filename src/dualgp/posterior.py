@@ -78,7 +78,9 @@ class Posterior:
             raise ValueError("This posterior has no samples. Condition with num_samples=64, say, to have functions.")
         with wide():
             update = self._update(self.weights[:, :1] - self.weights[:, 1:])
-        return SamplePaths(self.model.mean, self.prior, update)
+        # A float64 array of JAX's is not safe where 64-bit types are off; one of NumPy's may be passed to `jax.jit`.
+        paths = SamplePaths(self.model.mean, self.prior, update)
+        return _as_numpy(paths, np.float64) if self.layout is None else paths
 
     def mean(self, x: Any) -> Float[AnyArray, " m"]:
         """The posterior mean at (m, d) points."""
@@ -110,7 +112,8 @@ class Posterior:
     def covariance(self, x: Any, *, noise: bool = False) -> Float[np.ndarray, "m m"]:
         """The joint posterior covariance at (m, d) points, of the function or of new observations: m^2 numbers.
 
-        Exact where the solver was Cholesky. Otherwise the average of products of sample deviations, a matrix of rank s.
+        Exact where the solver was Cholesky. Otherwise the average of products of sample deviations, a matrix of rank s:
+        each entry is fair, but do not invert it. What it says of a point given m others is too sure by (s - m) / s.
         """
         if self.solution.factor is not None:
             covariance = self._exact_covariance(x)
@@ -279,5 +282,7 @@ class Posterior:
         return np.maximum(variance, 0.0)
 
 
-def _as_numpy(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, tree)
+def _as_numpy(tree: Any, dtype: Any = None) -> Any:
+    """The tree with NumPy arrays instead of JAX's: all, or those of one dtype."""
+    is_meant = lambda leaf: isinstance(leaf, jax.Array) and dtype in (None, leaf.dtype)  # noqa: E731
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if is_meant(leaf) else leaf, tree)

@@ -67,7 +67,7 @@ def _accuracy(model: TableModel, held_out: Any) -> list[str]:
     regressor, posterior = model.regressor, model.regressor.posterior_
     if held_out is not None:
         held_out = held_out.filter(complete_rows(held_out, model.encoding))
-        mean, std = regressor.predict(model.encoding.x(held_out), return_std=True)
+        mean, std = regressor.predict(model.x(held_out), return_std=True)
         y, what = model.encoding.y(held_out), f"{held_out.num_rows:,} held-out rows"
     elif posterior.solution.factor is None and posterior.num_samples <= 2:
         return [_note("Without posterior functions there are no error bars to check. Pass held-out data.")]

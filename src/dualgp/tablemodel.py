@@ -35,15 +35,16 @@ class TableModel:
         """A file, a data frame or a dict of columns, read as the one that it was fitted to."""
         return as_table(source, self.encoding.text)
 
-    def _x(self, source: Any) -> np.ndarray:
+    def x(self, source: Any) -> np.ndarray:
+        """The inputs of a table, with a warning for what the model has never seen."""
         table = self.table(source)
         for sentence in self.encoding.unseen(table):
             warnings.warn(sentence, UserWarning, stacklevel=3)
-        return self.encoding.x(table)
+        return self.encoding.x(table, getattr(self.regressor, "lengthscale_", None))
 
     def predict(self, table: Any) -> dict[str, np.ndarray]:
         """`mean` and `std` of new observations, and the 5 % and 95 % points of their distribution, `q05` and `q95`."""
-        x = self._x(table)
+        x = self.x(table)
         mean, std = np.full((2, len(x)), np.nan)
         if (known := np.isfinite(x).all(axis=1)).any():  # a molecule that cannot be read is not known
             mean[known], std[known] = self.regressor.predict(x[known], return_std=True)
@@ -56,7 +57,7 @@ class TableModel:
         if n_samples > count:
             raise ValueError(f"This model has {count} posterior functions, {n_samples} were asked for. Fit with more.")
         which = np.random.default_rng(random_state).choice(count, n_samples, replace=False)
-        x = self._x(table)
+        x = self.x(table)
         values = np.full((n_samples, len(x)), np.nan)
         if (known := np.isfinite(x).all(axis=1)).any():
             values[:, known] = functions(x[known])[which]
@@ -68,7 +69,7 @@ class TableModel:
         table = table.filter(complete_rows(table, self.encoding))
         if not table.num_rows:
             raise ValueError(f"No row has a value of {self.encoding.target!r} and of every input to compare with.")
-        x, y = self._x(table), self.encoding.y(table)
+        x, y = self.x(table), self.encoding.y(table)
         posterior = self.regressor.posterior_
         x_fitted = np.asarray(posterior.gathered().x, np.float64) + self.regressor.X_offset_
         y_fitted = fitted_targets(self.regressor)

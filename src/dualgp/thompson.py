@@ -155,7 +155,7 @@ class ThompsonSampler:
             x=np.concatenate([state.x, points[~failed]]),
             y=np.concatenate([state.y, values[~failed]]),
             pending=_without(state.pending, points, state.bounds),
-            failed=np.concatenate([state.failed, points[failed]]),
+            failed=np.concatenate([_without(state.failed, points, state.bounds), points[failed]]),
         )
         if self.path is not None:
             from dualgp.io import save  # an application too, which knows this class
@@ -304,7 +304,10 @@ def _resumed(path: Path, fresh: ThompsonState, is_fixed: bool) -> ThompsonState:
             raise ValueError(
                 f"{path} was written with another {name}. Pass the same one to go on, or another path to begin anew."
             )
-    if is_fixed and fresh.model is not None and not eqx.tree_equal(found.model, fresh.model, typematch=True):
+    is_alike = jax.tree.structure(found.model) == jax.tree.structure(fresh.model)
+    if is_fixed:
+        is_alike = bool(eqx.tree_equal(found.model, fresh.model, typematch=True))
+    if fresh.model is not None and found.model is not None and not is_alike:
         raise ValueError(
             f"{path} was written with another model, {found.model}. Pass that one to go on, or another path."
         )

@@ -10,6 +10,7 @@ import polars
 import pytest
 
 from dualgp.data.tables import as_table, complete_rows, make_encoding, read_table
+from dualgp.tablemodel import fit_table
 
 
 def written(folder, text, name="data.csv"):
@@ -201,3 +202,94 @@ def test_what_is_neither_of_two_is_halfway_between_them():
     table = as_table({"c": ["a", "b", "zzz", None]})
     np.testing.assert_array_equal(encoding.x(table)[:, 0], [0.0, 1.0, 0.5, 0.5])
     assert "halfway" in encoding.unseen(table)[0]
+
+
+def test_an_unknown_category_is_away_from_all_known_ones():
+    table = as_table({"c": ["u", "v", "w", "u"], "y": [1.0, 2.0, 3.0, 4.0]})
+    encoding = make_encoding(table, "y")
+    # The input of u does not matter, and so u is where all inputs are 0.
+    scales = np.array([100.0, 1.0, 2.0])
+    unknown = encoding.x(as_table({"c": ["new"]}), scales)[0] / scales
+    known = encoding.x(table, scales)[:3] / scales
+    pairs = [np.linalg.norm(known[i] - known[j]) for i in range(3) for j in range(i)]
+    assert np.linalg.norm(known - unknown, axis=1).min() > 0.9 * np.mean(pairs)
+    assert np.isfinite(encoding.x(as_table({"c": ["new"]}), np.array([np.inf, 1.0, 1.0]))).all()
+
+
+def test_the_error_bar_of_an_unknown_category_is_as_wide_as_categories_differ():
+    rng = np.random.default_rng(0)
+    effects = {"u": 0.0, "v": 10.0, "w": -5.0, "z": 4.0, "q": -9.0}
+    c, a = rng.choice(list(effects), 100), rng.uniform(0, 5, 100)
+    y = np.array([effects[value] for value in c]) + np.sin(a) + 0.1 * rng.normal(size=100)
+    model = fit_table({"a": a, "c": c, "y": y}, "y", random_state=0)
+    with pytest.warns(UserWarning, match="unknown to the model"):
+        assert 3.0 < model.predict({"a": [2.5], "c": ["new"]})["std"][0] < 12.0
+    assert model.predict({"a": [2.5], "c": ["u"]})["std"][0] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("values", "odd"),
+    [
+        ([*map(str, range(20)), "unknown"], "unknown"),
+        ([f"{i},5" for i in range(20)], "0,5"),
+        ([f"{i} %" for i in range(20)], "0 %"),
+        ([f"{i + 1:02}.02.2020" for i in range(20)], "01.02.2020"),
+        ([f"2020-01-{i + 1:02}" for i in range(20)] + ["0000-00-00"], "0000-00-00"),
+    ],
+)
+def test_numbers_and_dates_that_are_not_read_as_such_are_refused(values, odd):
+    table = as_table({"a": values * 2, "y": np.arange(2.0 * len(values))})
+    with pytest.raises(ValueError, match=f"looks like numbers or dates, but '{odd}' in row"):
+        make_encoding(table, "y")
+    make_encoding(as_table({"a": ["1", "2", "3 or more"] * 20, "y": np.arange(60.0)}), "y")
+
+
+def test_text_that_differs_in_every_row_is_refused():
+    table = as_table({"name": [f"n{i}" for i in range(30)], "a": np.arange(30), "y": np.arange(30.0)})
+    with pytest.raises(ValueError, match="says nothing about other rows"):
+        make_encoding(table, "y")
+
+
+def test_times_and_numbers_are_not_exchanged():
+    dates = np.array(["2020-01-01", "2020-01-03", "2021-01-01"], "datetime64[s]")
+    encoding = make_encoding(as_table({"t": dates, "a": [1, 2, 3], "y": [1.0, 2.0, 3.0]}), "y")
+    with pytest.raises(ValueError, match="'t' held times in the fitted table"):
+        encoding.x(as_table({"t": [1995], "a": [1]}))
+    with pytest.raises(ValueError, match="'a' held numbers in the fitted table"):
+        encoding.x(as_table({"t": dates[:1], "a": dates[:1]}))
+
+
+def test_columns_of_the_same_name_are_a_sentence(tmp_path):
+    encoding = make_encoding(as_table({"a": [1, 2], "y": [1.0, 2.0]}), "y")
+    twice = read_table(written(tmp_path, "a,a\n1,2\n"))
+    with pytest.raises(ValueError, match="2 columns called 'a'"):
+        encoding.x(twice)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("latin.csv", "a,y\nZürich,1\n".encode("latin-1"), "not text in UTF-8"),
+        ("header.csv", "Fläche,y\n1,1\n".encode("latin-1"), "not text in UTF-8"),
+        ("wide.csv", "a,y\n1,1\n".encode("utf-16"), "not text in UTF-8"),
+        ("book.csv", b"PK\x03\x04rest", "Excel workbook"),
+        ("table.csv.gz", b"a,y\n1,2\n", "not compressed as its name says"),
+        ("table.csv", gzip.compress(b"a,y\n1,2\n", mtime=0), "compressed with gzip"),
+        ("array.npy", b"a,y\n1,2\n", "not an array"),
+    ],
+)
+def test_files_that_are_something_else_are_a_sentence(name, content, message, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_table(tmp_path / name)
+
+
+def test_headers_with_quotes_spaces_and_row_numbers(tmp_path):
+    quoted = read_table(written(tmp_path, '"Fläche, m²";"Ort";"Preis, CHF"\n0.25;u;1\n0.5;v;2\n'))
+    assert quoted.column_names == ["Fläche, m²", "Ort", "Preis, CHF"]
+    spaced = read_table(written(tmp_path, "a, c, y\n1,2,3\n"), text=["c"])
+    assert spaced.column_names == ["a", "c", "y"]
+    assert spaced["c"].to_pylist() == ["2"]
+    encoding = make_encoding(read_table(written(tmp_path, ",a,y\n0,1.5,2\n1,2.5,3\n")), "y")
+    assert encoding.inputs == ("a",)
+    assert "row numbers" in encoding.notes[0]

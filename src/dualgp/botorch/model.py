@@ -66,6 +66,8 @@ class DualGPModel(Model):
         """The joint posterior of the function (or of observations) at `batch x q x d` points, with gradients in X."""
         if output_indices not in (None, [0], [-1]):
             raise ValueError(f"There is one output, got output_indices={output_indices}.")
+        if not isinstance(X, Tensor) or X.ndim < 2:
+            raise ValueError(f"X must be a tensor of shape (batch) x q x d, got {type(X).__name__} {np.shape(X)}.")
         if X.shape[-1] != self.data.shape[1]:
             raise ValueError(f"X has {X.shape[-1]} column(s), but the model was built on {self.data.shape[1]}.")
         moments = self._sampled if self.factor is None else self._exact
@@ -94,6 +96,13 @@ class DualGPModel(Model):
             )
         x, y = (tensor.detach().cpu().numpy() for tensor in (X, Y[:, 0]))
         return DualGPModel(self.fitted.update(x, y, key=torch_key()))
+
+    def fantasize(self, X: Tensor, *args: Any, **kwargs: Any) -> DualGPModel:
+        """Not supported: every fantasy would be a solve of its own."""
+        raise NotImplementedError(
+            "DualGPModel has no batches of fantasies, which knowledge gradient and its like need: each would be a "
+            "solve. Use Thompson sampling, expected improvement or upper confidence bounds."
+        )
 
     def _exact(self, x: Float[Tensor, "b q d"]) -> tuple[Float[Tensor, "b q"], Float[Tensor, "b q q"]]:
         """mean + k(x, X) @ weights and k(x, x') - k(x, X) A^-1 k(X, x')."""
@@ -125,7 +134,11 @@ class DualGPModel(Model):
 
         values = in_blocks(block, x.flatten(0, 1)).unflatten(0, x.shape[:2])
         mean, deviations = values[..., 0], values[..., 1:]
-        return mean, deviations @ deviations.mT / s
+        covariance = deviations @ deviations.mT / s
+        # Given q - 1 others, s functions seem to know a point better than they do. Smaller correlations undo that:
+        # with 64 functions the variance of one of 10 given the rest is 1.0 to 1.1 of the exact one instead of 0.87.
+        shrunk = (1.0 - (x.shape[1] - 1) / (2 * s)) * covariance
+        return mean, shrunk + torch.diag_embed((covariance - shrunk).diagonal(dim1=-2, dim2=-1))
 
     def _observation_noise(self, noise: bool | Tensor, mean: Tensor) -> Tensor:
         if isinstance(noise, Tensor):  # (batch) x q x 1, variances

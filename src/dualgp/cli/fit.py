@@ -11,6 +11,7 @@ import click
 
 from dualgp.cli.group import (
     INTERRUPTED,
+    check_output,
     exit_code,
     main,
     output_option,
@@ -111,8 +112,7 @@ def fit(
         dualgp fit big.npy --target 8 -o big.dgp --distributed --coordinator 10.0.0.1:1234 --rank 0 --size 2
     """
     settings = {"n_samples": samples, "tol": tol, "max_seconds": max_seconds, "random_state": seed}
-    if not output.parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {output.parent} to write {output.name} to. Make it first.")
+    check_output(output, table)
     if smiles is None and (radius, fingerprint_size, bits, invalid) != (1, 1024, False, "raise"):
         raise ValueError("--radius, --fingerprint-size, --bits and --invalid are for --smiles.")
     if distributed:

@@ -26,6 +26,20 @@ def output_option(help: str) -> Callable:
     return click.option("-o", "--output", type=kind, required=True, help=help)
 
 
+def check_output(output: Path, *inputs: Path | None) -> None:
+    """Before the work: that it can be written, and is none of the files that it is made from."""
+    if any(file is not None and output.resolve() == file.resolve() for file in inputs):
+        raise ValueError(f"{output} is what is read from. Choose another name for the output.")
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {output.parent} to write {output.name} to. Make it first.")
+    probe = output.with_name(output.name + ".writing")
+    try:
+        probe.touch()
+        probe.unlink(missing_ok=True)  # another process of the same fit may have been here
+    except OSError as error:
+        raise ValueError(f"{output} cannot be written ({error.strerror}).") from None
+
+
 def plain_errors(command: Callable) -> Callable:
     """Bad input is a sentence and exit code 2, not a traceback."""
 

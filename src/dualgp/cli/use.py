@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from dualgp.cli.group import (
+    check_output,
     load_model,
     main,
     model_argument,
@@ -33,6 +34,7 @@ def predict(model: Path, table: Path, output: Path) -> None:
     \b
         dualgp predict houses.dgp new.csv -o predictions.csv
     """
+    check_output(output, table, model)
     _check_ending(output)
     columns = load_model(model).predict(table)
     _write(columns, output)
@@ -72,6 +74,7 @@ def sample(model: Path, table: Path, number: int, seed: int, output: Path) -> No
     \b
         dualgp sample houses.dgp grid.csv -n 20 -o functions.csv
     """
+    check_output(output, table, model)
     _check_ending(output)
     columns = load_model(model).sample(table, number, seed)
     _write(columns, output)
@@ -115,6 +118,7 @@ def report(model: Path, data: Path | None, output: Path) -> None:
     """
     from dualgp.report import write_report
 
+    check_output(output, model, data)
     write_report(load_model(model), output, data)
     click.echo(f"Wrote {output} ({output.stat().st_size / 1e3:.0f} kB).")
 

@@ -38,7 +38,9 @@ def fingerprints(
     """
     if isinstance(smiles, str):
         raise TypeError(f"Pass a list of SMILES, got the one string {smiles[:40]!r}.")
-    strings = [str(text) for text in smiles]
+    if hasattr(smiles, "columns"):
+        raise TypeError("Pass a column of SMILES, such as frame['smiles'], not a whole data frame.")
+    strings = [text if isinstance(text, str) else "" for text in smiles]  # None and NaN cannot be read
     check_count(radius, "radius")
     check_count(size, "size", 1)
     if invalid not in ("raise", "drop", "nan"):

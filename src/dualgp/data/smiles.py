@@ -46,7 +46,7 @@ class SmilesEncoding:
         kind = "counts" if self.counts else "bits"
         return (f"Morgan {kind} of {self.smiles!r}, radius {self.radius}, {self.size:,} columns",)
 
-    def x(self, table: pyarrow.Table) -> np.ndarray:
+    def x(self, table: pyarrow.Table, scales: np.ndarray | None = None) -> np.ndarray:
         """Fingerprints; rows of NaN for SMILES that cannot be read, where they are allowed."""
         settings = {"radius": self.radius, "size": self.size, "counts": self.counts}
         strings = text_of(table, self.smiles)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
 MOST_CATEGORIES = 64  # of a text column: each becomes an input of its own
 DELIMITERS = ",;\t|"
 MISSING = ["", "NA", "N/A", "n/a", "na", "NaN", "nan", "-NaN", "NULL", "null", "None", "#N/A", "?"]
+MISSING += ["-", ".", "<NA>", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?"]
+# 1,5 or 1'000 or 3 % or 31.1.2020: meant as a number or a date, most likely
+NUMBER_OR_DATE = re.compile(r"[-+]?\d[\d.,' ]*(e[-+]?\d+)? ?%?|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?", re.IGNORECASE)
+NOT_UTF8 = "{} is not text in UTF-8. Save it as such: in a spreadsheet, choose 'CSV UTF-8'."
+MOSTLY, SEVERAL = 0.9, 10  # of the rows, and different values: when a column of text is taken for a mistake
+MAGIC = {
+    b"PK": "a zip archive or an Excel workbook",
+    b"\xfd7zXZ": "compressed with xz",
+    b"\x1f\x8b": "compressed with gzip",
+}
 PANDAS_INDEX = r"__index_level_\d+__"
 MICROSECONDS_A_DAY = 86_400e6
 
@@ -42,7 +53,10 @@ def read_table(path: str | os.PathLike, text: Sequence[str] = ()) -> pyarrow.Tab
             raise ValueError(f"{path} is not a Parquet file, or is damaged ({error}).") from None
         return table.drop_columns([name for name in table.column_names if re.fullmatch(PANDAS_INDEX, name)])
     if path.suffix == ".npy":
-        array = np.load(path, allow_pickle=False)
+        try:
+            array = np.load(path, allow_pickle=False)
+        except (ValueError, EOFError):
+            raise ValueError(f"{path} is not an array of numbers as np.save writes them.") from None
         if array.ndim != 2:
             raise ValueError(f"{path} must hold a two-dimensional array, a row for each point, got {array.shape}.")
         return pyarrow.table({str(i): array[:, i] for i in range(array.shape[1])})
@@ -68,38 +82,68 @@ def _require_pyarrow() -> Any:
 
 
 def _read_text(path: Path, text: Sequence[str]) -> pyarrow.Table:
+    from csv import reader
+
     import pyarrow
     from pyarrow import csv
 
-    with pyarrow.input_stream(str(path)) as stream:  # decompresses by the name's ending
-        beginning = stream.read(1 << 16)
-    if not beginning.strip():
-        raise ValueError(f"{path} is empty. It needs a line of column names and a line for each row.")
-    header = beginning.split(b"\n", 1)[0].decode("utf-8", "replace")
-    delimiter = max(DELIMITERS, key=header.count)
-    names = [name.strip().strip('"') for name in header.lstrip("\ufeff").split(delimiter)]
+    header = _header(path)
+    delimiter = max(DELIMITERS, key=re.sub('"[^"]*"', "", header).count)
+    (names,) = reader([header], delimiter=delimiter)
     if all(_is_number(name) for name in names):
         raise ValueError(
             f"The first line of {path} is {header[:60]!r}: numbers, not names. Add a line of column names."
         )
     parse = csv.ParseOptions(delimiter=delimiter)
     convert = {"null_values": MISSING, "strings_can_be_null": True, "quoted_strings_can_be_null": True}
-    types = {name: pyarrow.string() for name in text}
+    types = {name: pyarrow.string() for name in names if name.strip() in text}
     known = csv.ConvertOptions(column_types=types, **convert)
     try:
         # Types come from the first block. Whole numbers there may be followed by others, so they are read as floats.
-        with csv.open_csv(path, parse_options=parse, convert_options=known) as reader:
-            whole = [field.name for field in reader.schema if pyarrow.types.is_integer(field.type)]
+        with csv.open_csv(path, parse_options=parse, convert_options=known) as blocks:
+            whole = [field.name for field in blocks.schema if pyarrow.types.is_integer(field.type)]
         options = csv.ConvertOptions(column_types=types | dict.fromkeys(whole, pyarrow.float64()), **convert)
-        return csv.read_csv(path, parse_options=parse, convert_options=options)
+        return _tidy(csv.read_csv(path, parse_options=parse, convert_options=options), path)
     except pyarrow.ArrowInvalid:
         # Something later in the file is of another type, or a quoted text holds a line break: look at all of it.
         at_once = csv.ReadOptions(block_size=max(1 << 20, min(2**31 - 1, 20 * path.stat().st_size)))
         careful = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
         try:
-            return csv.read_csv(path, at_once, careful, known)
+            return _tidy(csv.read_csv(path, at_once, careful, known), path)
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path} cannot be read as a table ({error}).") from None
+
+
+def _header(path: Path) -> str:
+    """The first line of a text file, or a sentence on what else the file is."""
+    import pyarrow
+
+    try:
+        with pyarrow.input_stream(str(path)) as stream:  # decompresses by the name's ending
+            beginning = stream.read(1 << 16)
+    except OSError as error:
+        raise ValueError(f"{path} is not compressed as its name says ({error}).") from None
+    for magic, what in MAGIC.items():
+        if beginning.startswith(magic):
+            raise ValueError(
+                f"{path} is {what}, not text. Save the table as .csv or .parquet; a compressed .csv must end in .gz, "
+                ".bz2 or .zst."
+            )
+    if not beginning.strip():
+        raise ValueError(f"{path} is empty. It needs a line of column names and a line for each row.")
+    try:
+        return beginning.split(b"\n", 1)[0].rstrip(b"\r").decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(NOT_UTF8.format(path)) from None
+
+
+def _tidy(table: pyarrow.Table, path: Path) -> pyarrow.Table:
+    """Names without the spaces around them, and no bytes that are not text."""
+    import pyarrow
+
+    if any(pyarrow.types.is_binary(field.type) for field in table.schema):
+        raise ValueError(NOT_UTF8.format(path))
+    return table.rename_columns([name.strip() for name in table.column_names])
 
 
 def _is_number(text: str) -> bool:
@@ -132,13 +176,19 @@ class Column:
             return tuple(f"{self.name} = {value}" for value in shown)
         return (self.name,) if self.fill is None else (self.name, f"{self.name} is missing")
 
-    def encode(self, values: pyarrow.ChunkedArray) -> list[np.ndarray]:
-        """One array for each input."""
+    def encode(self, values: pyarrow.ChunkedArray, scales: np.ndarray | None = None) -> list[np.ndarray]:
+        """One array for each input. `scales`: their lengthscales, where a model has them already."""
         if self.kind == "category":
             text = _as_text(values)
             if len(self.categories) == 2:
                 return [np.select([text == value for value in self.categories], [0.0, 1.0], 0.5)]
-            return [(text == value).astype(np.float64) for value in self.categories]
+            nowhere = _away_from_all(np.ones(len(self.categories)) if scales is None else scales)
+            unknown = ~np.isin(text, self.categories)
+            return [
+                np.where(unknown, elsewhere, text == value)
+                for value, elsewhere in zip(self.categories, nowhere, strict=True)
+            ]
+        self._check_kind(values.type)
         numbers = _as_numbers(values, self.name)
         missing = np.isnan(numbers)
         if self.fill is not None:
@@ -149,6 +199,25 @@ class Column:
                 f"{int(np.argmax(missing)) + 1}; the model was fitted without any. Fill them in or leave the rows out."
             )
         return [numbers]
+
+    def _check_kind(self, kind: Any) -> None:
+        from pyarrow import types
+
+        if not types.is_null(kind) and types.is_temporal(kind) != (self.kind == "time"):
+            before, write = ("times", "Write them like 2020-01-31.") if self.kind == "time" else ("numbers", "")
+            raise ValueError(
+                f"Column {self.name!r} held {before} in the fitted table, and {kind} here. {write}".strip()
+            )
+
+
+def _away_from_all(scales: np.ndarray) -> np.ndarray:
+    """Where in its 0/1 inputs an unknown category is: as far from all as they are from each other on average.
+
+    Zeros would not do. An input with a large lengthscale does not matter, and then they are its category.
+    """
+    scales = np.where(np.isfinite(scales), scales, 0.0)
+    nearness = np.mean(np.divide(1.0, scales**2, out=np.zeros_like(scales), where=scales > 0))
+    return -math.sqrt(2.0 * nearness / len(scales)) * scales
 
 
 @dataclass(frozen=True)
@@ -169,8 +238,8 @@ class Encoding:
         """The columns to read as text."""
         return tuple(column.name for column in self.columns if column.kind == "category")
 
-    def x(self, table: pyarrow.Table) -> np.ndarray:
-        """The inputs of a table that has the same columns, in any order."""
+    def x(self, table: pyarrow.Table, scales: np.ndarray | None = None) -> np.ndarray:
+        """The inputs of a table that has the same columns, in any order. `scales`: a model's lengthscales."""
         absent = [column.name for column in self.columns if column.name not in table.column_names]
         if absent:
             raise ValueError(
@@ -180,9 +249,10 @@ class Encoding:
         x = np.empty((table.num_rows, len(self.inputs)))
         place = 0
         for column in self.columns:
-            for values in column.encode(table.column(column.name)):
-                x[:, place] = values
-                place += 1
+            width = len(column.inputs)
+            own = None if scales is None else scales[place : place + width]
+            x[:, place : place + width] = np.stack(column.encode(_column(table, column.name), own), axis=1)
+            place += width
         return x
 
     def y(self, table: pyarrow.Table) -> np.ndarray:
@@ -194,7 +264,7 @@ class Encoding:
         keep = np.ones(table.num_rows, bool)
         for column in self.columns:
             if column.kind != "category" and column.fill is None:
-                keep &= ~np.isnan(_as_numbers(table.column(column.name), column.name))
+                keep &= ~np.isnan(_as_numbers(_column(table, column.name), column.name))
         return keep
 
     def unseen(self, table: pyarrow.Table) -> list[str]:
@@ -206,7 +276,7 @@ class Encoding:
                 if new:
                     sentences.append(
                         f"Column {column.name!r} has values unknown to the model, such as {new[0]!r}: treated as "
-                        + ("halfway between the two." if len(column.categories) == 2 else "none of the known ones.")
+                        + ("halfway between the two." if len(column.categories) == 2 else "far from all known ones.")
                     )
         return sentences
 
@@ -222,6 +292,9 @@ def make_encoding(table: pyarrow.Table, target: str, drop: Sequence[str] = (), m
     columns, notes = [], []
     for name in table.column_names:
         if name == target or name in drop:
+            continue
+        if not name:
+            notes.append("A column without a name (row numbers, as pandas writes them) was left out.")
             continue
         column, note = _choose(name, table.column(name), missing)
         if column is not None:
@@ -240,18 +313,24 @@ def complete_rows(table: pyarrow.Table, encoding: Any) -> np.ndarray:
 
 def numbers_of(table: pyarrow.Table, name: str) -> np.ndarray:
     """A column as floats, NaN where they are missing."""
-    if name not in table.column_names:
-        raise ValueError(f"The table has no column {name!r}. It has {', '.join(table.column_names)}.")
-    return _as_numbers(table.column(name), name)
+    return _as_numbers(_column(table, name), name)
 
 
 def text_of(table: pyarrow.Table, name: str) -> list[str]:
     """A column as text, empty where it is missing."""
-    if name not in table.column_names:
+    values = _column(table, name)
+    if not _is_text(values.type):
+        raise ValueError(f"Column {name!r} does not hold text ({values.type}).")
+    return [value or "" for value in values.to_pylist()]
+
+
+def _column(table: pyarrow.Table, name: str) -> pyarrow.ChunkedArray:
+    count = table.column_names.count(name)
+    if count == 0:
         raise ValueError(f"The table has no column {name!r}. It has {', '.join(table.column_names)}.")
-    if not _is_text(table.column(name).type):
-        raise ValueError(f"Column {name!r} does not hold text ({table.column(name).type}).")
-    return [value or "" for value in table.column(name).to_pylist()]
+    if count > 1:
+        raise ValueError(f"The table has {count} columns called {name!r}. Column names must differ.")
+    return table.column(name)
 
 
 def _choose(name: str, values: pyarrow.ChunkedArray, missing: Missing) -> tuple[Column | None, str]:
@@ -283,9 +362,11 @@ def _choose(name: str, values: pyarrow.ChunkedArray, missing: Missing) -> tuple[
 
 
 def _choose_category(name: str, values: pyarrow.ChunkedArray) -> tuple[Column | None, str]:
-    categories = [str(value) for value in np.unique(_as_text(values))]
+    text = _as_text(values)
+    categories = [str(value) for value in np.unique(text)]
     if len(categories) == 1:
         return None, f"Column {name!r} is always {categories[0]!r} and was left out."
+    _check_categories(name, text, categories)
     if len(categories) > MOST_CATEGORIES:
         raise ValueError(
             f"Column {name!r} is text with {len(categories):,} different values, such as {categories[0]!r}; up to "
@@ -296,6 +377,27 @@ def _choose_category(name: str, values: pyarrow.ChunkedArray) -> tuple[Column | 
         if len(categories) > 2
         else f"Column {name!r} is {categories[0]!r} or {categories[1]!r}: 0 or 1."
     )
+
+
+def _check_categories(name: str, text: np.ndarray, categories: list[str]) -> None:
+    """Refuse what is not meant as text, and text that says nothing about other rows."""
+    if len(categories) <= SEVERAL:
+        return
+    like = {value: NUMBER_OR_DATE.fullmatch(value.strip()) is not None for value in categories}
+    odd = [value for value in categories if not _is_number(value)]
+    if odd and np.mean([like[value] or value == "missing" for value in text]) >= MOSTLY:
+        worst = next((value for value in odd if not like[value] and value != "missing"), odd[0])
+        row = int(np.argmax(text == worst)) + 1
+        raise ValueError(
+            f"Column {name!r} looks like numbers or dates, but {worst!r} in row {row} cannot be read as one. "
+            "Write numbers like 1234.5, dates like 2020-01-31 and nothing where they are missing, or leave the column "
+            "out (drop)."
+        )
+    if len(categories) >= MOSTLY * len(text):
+        raise ValueError(
+            f"Column {name!r} is text with {len(categories):,} different values in {len(text):,} rows, such as "
+            f"{categories[0]!r}: it says nothing about other rows. Leave it out (drop). (Molecules go by smiles.)"
+        )
 
 
 def _is_text(kind: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from dualgp._arrays import as_parameter, is_traced
@@ -59,6 +61,10 @@ class Kernel(eqx.Module):
         """Such inputs as they are kept in memory, for arithmetic in `dtype` (float32 or float64)."""
         return jnp.asarray(x, dtype)
 
+    def __repr__(self) -> str:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return f"{type(self).__name__}({', '.join(f'{name}={_shown(value)}' for name, value in fields.items())})"
+
     def __add__(self, other: Any) -> Kernel:
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
@@ -67,6 +73,17 @@ class Kernel(eqx.Module):
 
     def __rmul__(self, other: Any) -> Kernel:
         return Scale(other, self)
+
+
+def _shown(value: Any) -> str:
+    """A hyperparameter with four digits; of a long vector the ends."""
+    if is_traced(value):
+        return "traced"
+    if not isinstance(value, (np.ndarray, jax.Array)):
+        return repr(value)
+    numbers = [f"{number:.4g}" for number in np.ravel(value)]
+    shown = numbers if len(numbers) <= 12 else [*numbers[:3], "...", *numbers[-3:]]
+    return f"[{', '.join(shown)}]" if np.ndim(value) else numbers[0]
 
 
 class Pair(Kernel):

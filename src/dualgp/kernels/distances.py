@@ -29,7 +29,7 @@ def squared_distances(a: Points, b: Points) -> Float[Array, "n1 n2"]:
     squared = norms - 2.0 * a @ b.T
     # Below the rounding error of the formula a distance is zero: duplicates are duplicates, on and off the diagonal.
     noise_floor = 8.0 * jnp.finfo(a.dtype).eps * norms
-    return jnp.where(squared > noise_floor, squared, 0.0)
+    return _zero_below(squared, noise_floor)
 
 
 def _usual_rows(a: Points, b: Points) -> Bool[Array, "n1 1"]:
@@ -58,7 +58,7 @@ def _split(a: Points, b: Points, usual: Bool[Array, "n1 1"]) -> Float[Array, "n1
     size = jnp.sum((2.0 * jnp.abs(coarse_a) + jnp.abs(fine_a)) * jnp.abs(fine_a), axis=1, keepdims=True)
     size = jnp.maximum(size, jnp.max(size, initial=0.0, where=usual))
     noise_floor = 16.0 * jnp.finfo(a.dtype).eps * jax.lax.stop_gradient(size)
-    return jnp.where(squared > noise_floor, squared, 0.0) * (grid * grid)
+    return _zero_below(squared, noise_floor) * (grid * grid)
 
 
 def _with_norms(
@@ -72,6 +72,17 @@ def _with_norms(
 
 def _norms(a: Points) -> Float[Array, " n"]:
     return jnp.sum(a * a, axis=1)
+
+
+@jax.custom_jvp
+def _zero_below(squared: Float[Array, "n1 n2"], floor: Float[Array, "n1 _"]) -> Float[Array, "n1 n2"]:
+    """0 instead of a small number, with derivatives as if it had been left: of equal points there are second ones."""
+    return jnp.where(squared > floor, squared, 0.0)
+
+
+@_zero_below.defjvp
+def _zero_below_jvp(primals: tuple, tangents: tuple) -> tuple[Float[Array, "n1 n2"], Float[Array, "n1 n2"]]:
+    return _zero_below(*primals), tangents[0]
 
 
 @jax.custom_jvp

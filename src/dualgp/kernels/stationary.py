@@ -6,13 +6,15 @@ transform of the profile is a spherical density, and cos(omega . (x - x')) avera
 
 import math
 from abc import abstractmethod
+from functools import partial
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import as_parameter, is_traced
+from dualgp._arrays import as_floats, as_parameter, is_traced
 from dualgp._checks import check_positive
 from dualgp._types import AnyArray, Points, RandomKey
 from dualgp.kernels.base import Kernel
@@ -50,11 +52,11 @@ class Stationary(Kernel):
         """The length that a frequency in d dimensions exceeds with probability `tail`, at unit lengthscale."""
 
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
-        variance = jnp.asarray(self.variance, x1.dtype)
-        return variance * self.profile(squared_distances(self.coordinates(x1), self.coordinates(x2)))
+        profile = self.profile(squared_distances(self.coordinates(x1), self.coordinates(x2)))
+        return jnp.asarray(self.variance, profile.dtype) * profile
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
-        return jnp.full(x.shape[:1], jnp.asarray(self.variance, x.dtype))
+        return jnp.full(x.shape[:1], jnp.asarray(self.variance, as_floats(x).dtype))
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         omega, weights = draw_frequencies(self.frequency_length, key, max(1, num_features // 2), d)
@@ -65,20 +67,13 @@ class Stationary(Kernel):
         return True
 
     def coordinates(self, x: Points) -> Float[Array, "n c"]:
+        x = as_floats(x)
         if self.lengthscale.ndim == 1 and self.lengthscale.shape[0] != x.shape[1]:
             raise ValueError(
                 f"{type(self).__name__} has {self.lengthscale.shape[0]} lengthscales, but x has {x.shape[1]} columns. "
                 "Pass one lengthscale per column, or a single number."
             )
-        return jnp.asarray(x) / jnp.asarray(self.lengthscale, x.dtype)
-
-    def __repr__(self) -> str:
-        if is_traced(self.lengthscale, self.variance):
-            return f"{type(self).__name__}(traced)"
-        numbers = [f"{value:.4g}" for value in np.ravel(self.lengthscale)]
-        shown = numbers if len(numbers) <= 12 else [*numbers[:3], "...", *numbers[-3:]]
-        lengthscale = f"[{', '.join(shown)}]" if self.lengthscale.ndim else numbers[0]
-        return f"{type(self).__name__}(lengthscale={lengthscale}, variance={float(self.variance):.4g})"
+        return x / jnp.asarray(self.lengthscale, x.dtype)
 
 
 class RBF(Stationary):
@@ -107,8 +102,7 @@ class Matern32(Stationary):
     """(1 + sqrt(3) r) exp(-sqrt(3) r). Frequencies: multivariate t with 3 degrees of freedom."""
 
     def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
-        r = math.sqrt(3.0) * safe_sqrt(squared)
-        return (1.0 + r) * jnp.exp(-r)
+        return _linear_times_exponential(squared, math.sqrt(3.0))
 
     def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
         return _student_t_length(tail, d, nu=1.5)
@@ -118,11 +112,41 @@ class Matern52(Stationary):
     """(1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r). Frequencies: multivariate t with 5 degrees of freedom."""
 
     def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
-        r = math.sqrt(5.0) * safe_sqrt(squared)
-        return (1.0 + r + (5.0 / 3.0) * squared) * jnp.exp(-r)
+        return _quadratic_times_exponential(squared, math.sqrt(5.0))
 
     def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
         return _student_t_length(tail, d, nu=2.5)
+
+
+# As functions of r^2, with their derivatives: by way of r, automatic differentiation would lose what equal points
+# contribute to second derivatives in x.
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _linear_times_exponential(squared: Float[Array, "n1 n2"], c: float) -> Float[Array, "n1 n2"]:
+    """(1 + c r) exp(-c r), whose derivative by r^2 is -c^2 / 2 exp(-c r)."""
+    r = c * jnp.sqrt(squared)
+    return (1.0 + r) * jnp.exp(-r)
+
+
+@_linear_times_exponential.defjvp
+def _linear_times_exponential_jvp(c: float, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    (squared,), (tangent,) = primals, tangents
+    return _linear_times_exponential(squared, c), -0.5 * c**2 * jnp.exp(-c * safe_sqrt(squared)) * tangent
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _quadratic_times_exponential(squared: Float[Array, "n1 n2"], c: float) -> Float[Array, "n1 n2"]:
+    """(1 + c r + (c r)^2 / 3) exp(-c r), whose derivative by r^2 is -c^2 / 6 (1 + c r) exp(-c r)."""
+    r = c * jnp.sqrt(squared)
+    return (1.0 + r + (c**2 / 3.0) * squared) * jnp.exp(-r)
+
+
+@_quadratic_times_exponential.defjvp
+def _quadratic_times_exponential_jvp(c: float, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    (squared,), (tangent,) = primals, tangents
+    slope = -(c**2) / 6.0 * _linear_times_exponential(squared, c)
+    return _quadratic_times_exponential(squared, c), slope * tangent
 
 
 def _student_t_length(tail: np.ndarray, d: int, nu: float) -> np.ndarray:

@@ -94,6 +94,8 @@ class IterativeSolver(Solver):
     growth_limit: ClassVar[float] = 10.0
     # Passes in which the residual must fall by a tenth: otherwise rounding is in the way, and it gives up.
     patience: ClassVar[float] = 20.0
+    # What to do about a run that ended early. Where weights are linear in b, bars are too wide then.
+    if_unfinished: ClassVar[str] = "Give it more time (refine), or accept wider error bars."
 
     @abstractmethod
     def prepared(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[IterativeSolver, float]:

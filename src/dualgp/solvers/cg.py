@@ -52,6 +52,7 @@ class CG(IterativeSolver):
     # The residual of conjugate gradients goes up and down and may stay high for long: only its energy falls steadily.
     growth_limit: ClassVar[float] = np.inf
     patience: ClassVar[float] = 200.0
+    if_unfinished: ClassVar[str] = "Give it more time (refine): until then its error bars may be too narrow."
 
     def __check_init__(self) -> None:
         check_count(self.max_iterations, "max_iterations", 1)

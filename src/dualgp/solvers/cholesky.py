@@ -12,6 +12,8 @@ from dualgp.operators.memory import machine_memory
 from dualgp.solvers.base import Result, Run, Solution, Solver, Trace
 from dualgp.solvers.residual import fresh_residual
 
+MESSAGE = "Solved exactly, by a Cholesky factorisation in float64."
+ROUNDED = " But rounding leaves a relative residual of {:.1g}: raise the noise, or do not trust the weights."
 MEMORY_SHARE = 0.6  # of the machine's memory may go into the factor
 
 
@@ -35,7 +37,7 @@ class Cholesky(Solver):
         return Solution(
             weights=weights,
             result=Result.CONVERGED,
-            message="Solved exactly, by a Cholesky factorisation in float64.",
+            message=MESSAGE + (ROUNDED.format(residual.estimate.max()) if residual.estimate.max() > 1e-4 else ""),
             residual=residual.estimate,
             residual_upper=residual.upper,
             steps=1,

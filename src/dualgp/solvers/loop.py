@@ -229,8 +229,8 @@ class _Loop:
                 f"({noise:.2g}), {dtype} goes no further. Pass dtype='float64', or accept it."
             )
         why = "was interrupted" if result is Result.INTERRUPTED else "used up its budget"
-        advice = "Give it more time (refine), or accept wider error bars."
-        return f"{name} {why} after {at.step} steps at {reached}, asked for {solver.tol:.2g}. {advice}{slowed}"
+        reached = f"{reached}, asked for {solver.tol:.2g}"
+        return f"{name} {why} after {at.step} steps at {reached}. {solver.if_unfinished}{slowed}"
 
 
 @eqx.filter_jit

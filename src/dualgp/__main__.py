@@ -1,0 +1,5 @@
+"""`python -m dualgp`: the command line."""
+
+from dualgp.cli import main
+
+main()
