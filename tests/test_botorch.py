@@ -162,7 +162,25 @@ def test_a_sampled_posterior_is_that_of_the_functions():
     posterior, x = fitted(exact=False), points(4)
     joint = DualGPModel(posterior).posterior(x)
     np.testing.assert_allclose(joint.mean[:, 0], posterior.mean(x.numpy()), atol=1e-7)
-    np.testing.assert_allclose(joint.distribution.covariance_matrix, posterior.covariance(x.numpy()), atol=1e-7)
+    expected, found = posterior.covariance(x.numpy()), joint.distribution.covariance_matrix.detach().numpy()
+    np.testing.assert_allclose(np.diag(found), np.diag(expected), atol=1e-7)
+    shrunk = NUM / (NUM + 3) * expected
+    np.testing.assert_allclose(found - np.diag(np.diag(found)), shrunk - np.diag(np.diag(shrunk)), atol=1e-7)
+
+
+def test_few_functions_do_not_know_a_point_given_the_others_too_well():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (150, 2))
+    y = np.sin(6 * x[:, 0]) + np.cos(4 * x[:, 1]) + 0.1 * rng.normal(size=150)
+    model = dg.GaussianProcess(dg.Matern52(0.4, 1.5), noise=0.01)
+    exact = DualGPModel(model.condition(x, y, num_samples=0))
+    solver, ratios = dg.BlockDescent(tol=1e-3, block_size=100), []
+    for seed in range(6):
+        sampled = DualGPModel(model.condition(x, y, num_samples=64, key=jax.random.key(seed), solver=solver))
+        at = torch.tensor(rng.uniform(0, 1, (24, 2)))
+        inverses = [torch.linalg.inv(m.posterior(at).distribution.covariance_matrix) for m in (exact, sampled)]
+        ratios += (inverses[0].diagonal() / inverses[1].diagonal()).tolist()  # variances given all others
+    assert np.median(ratios) > 1.0
 
 
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "sampled"])
@@ -316,6 +334,10 @@ def test_what_cannot_be_done_is_said():
         model.posterior(points(1), output_indices=[1])
     with pytest.raises(NotImplementedError, match="fantasies"):
         model.condition_on_observations(points(2, 3), torch.zeros(2, 3, 1))
+    with pytest.raises(NotImplementedError, match="fantasies"):
+        model.fantasize(points(2), None)
+    with pytest.raises(ValueError, match="must be a tensor of shape"):
+        model.posterior(torch.zeros(2))
     with pytest.raises(ValueError, match="this posterior has none"):
         DualGPModel(fitted(exact=False, num_samples=0))
     with pytest.raises(TypeError, match="takes a posterior"):

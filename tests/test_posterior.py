@@ -186,3 +186,19 @@ def test_an_exact_spread_inside_jit_is_refused_in_so_many_words():
     post = dg.GaussianProcess(dg.RBF(1.0), 0.01).condition(x, np.sin(x), num_samples=0)
     with pytest.raises(ValueError, match=r"outside jax\.jit"):
         jax.jit(post.std)(jnp.ones((2, 1)))
+
+
+def test_functions_may_be_an_argument_of_jit():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    post = dg.GaussianProcess(dg.Matern32(1.0), noise=0.01).condition(x, x[:, 0], num_samples=4, key=jax.random.key(0))
+    points = jnp.asarray(x[:5], jnp.float32)
+    found = jax.jit(lambda functions, points: functions(points))(post.samples, points)
+    np.testing.assert_allclose(found, post.samples(x[:5]), atol=1e-3)
+
+
+def test_prior_functions_check_what_they_are_asked():
+    model = dg.GaussianProcess(dg.RBF(), noise=0.1)
+    with pytest.raises(TypeError, match="key"):
+        model.sample_prior(2, 3, key=0)
+    with pytest.raises(ValueError, match="num_samples"):
+        model.sample_prior(2, 0, key=jax.random.key(0))

@@ -82,6 +82,8 @@ def test_failed_points_are_no_data_and_are_not_proposed_again():
     assert thompson.num_pending == 0
     again = thompson.ask(20)
     assert min(np.abs(again - failed).max(axis=1).min() for failed in x[[1, 4]]) > 0
+    thompson.tell(x[1], 0.5)  # it did not fail after all
+    np.testing.assert_array_equal(thompson.state.failed, x[[4]])
 
 
 def test_no_point_is_proposed_twice_even_if_all_functions_agree():
@@ -168,6 +170,8 @@ def test_a_file_of_another_problem_is_refused(tmp_path):
     rounds(sampler(path=tmp_path / "state"), 1)
     with pytest.raises(ValueError, match="another bounds"):
         dg.ThompsonSampler([(0.0, 1.0)] * 2, key=KEY, path=tmp_path / "state")
+    with pytest.raises(ValueError, match="another model"):
+        sampler(path=tmp_path / "state", relearn=1.5, model=dg.GaussianProcess(dg.RBF([1.0, 1.0]), 1e-4))
     dg.save(MODEL, tmp_path / "model")
     with pytest.raises(ValueError, match="not a ThompsonSampler"):
         sampler(path=tmp_path / "model")

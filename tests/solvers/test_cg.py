@@ -59,3 +59,20 @@ def test_float32_that_cannot_go_further_says_so_and_returns_its_best():
     assert solution.result is not dg.Result.CONVERGED
     assert relative(y - matrix @ solution.weights.astype(np.float64), y) < 0.1
     assert "float" in solution.message or "budget" in solution.message
+
+
+def test_what_an_unfinished_run_advises_depends_on_the_method():
+    x, y = data(300)
+    operator, key = dg.KernelOperator(KERNEL, x, NOISE), jax.random.key(0)
+    assert "may be too narrow" in dg.solve(operator, y, dg.CG(tol=1e-12), key=key, max_passes=2).message
+    assert (
+        "accept wider"
+        in dg.solve(operator, y, dg.BlockDescent(tol=1e-12, block_size=20), key=key, max_passes=2).message
+    )
+
+
+def test_cholesky_says_when_rounding_is_in_the_way():
+    x, y = data(300)
+    assert dg.solve(dg.KernelOperator(KERNEL, x, 1e-2), y, dg.Cholesky()).message.endswith("in float64.")
+    x = np.random.default_rng(0).uniform(-3, 3, (300, 2))
+    assert "relative residual" in dg.solve(dg.KernelOperator(dg.RBF(1.0), x, 1e-14), y, dg.Cholesky()).message

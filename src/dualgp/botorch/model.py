@@ -137,7 +137,7 @@ class DualGPModel(Model):
         covariance = deviations @ deviations.mT / s
         # Given q - 1 others, s functions seem to know a point better than they do. Smaller correlations undo that:
         # with 64 functions the variance of one of 10 given the rest is 1.0 to 1.1 of the exact one instead of 0.87.
-        shrunk = (1.0 - (x.shape[1] - 1) / (2 * s)) * covariance
+        shrunk = s / (s + x.shape[1] - 1) * covariance
         return mean, shrunk + torch.diag_embed((covariance - shrunk).diagonal(dim1=-2, dim2=-1))
 
     def _observation_noise(self, noise: bool | Tensor, mean: Tensor) -> Tensor:
