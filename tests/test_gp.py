@@ -133,7 +133,7 @@ def test_a_model_and_what_comes_of_it_say_what_they_are():
     assert repr(model) == "GaussianProcess(2 * Matern32(lengthscale=[0.5, 3], variance=1), noise=0.1, mean=1.5)"
     seen = []
     jax.jit(lambda model: seen.append(repr(model)))(model)
-    assert seen == ["GaussianProcess(traced * Matern32(traced), traced)"]
+    assert seen == ["GaussianProcess(traced * Matern32(lengthscale=traced, variance=traced), traced)"]
     x = np.random.default_rng(0).normal(size=(20, 2))
     post = model.condition(x, x[:, 0], num_samples=3, num_features=32, key=jax.random.key(0))
     assert repr(post.samples) == "SamplePaths(3 functions of 2 inputs)"

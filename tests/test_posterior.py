@@ -188,6 +188,13 @@ def test_an_exact_spread_inside_jit_is_refused_in_so_many_words():
         jax.jit(post.std)(jnp.ones((2, 1)))
 
 
+def test_functions_may_be_used_first_inside_jit():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    post = dg.GaussianProcess(dg.Matern32(1.0), noise=0.01).condition(x, x[:, 0], num_samples=4, key=jax.random.key(0))
+    found = jax.jit(lambda points: post.samples(points))(jnp.asarray(x[:5], jnp.float32))
+    np.testing.assert_allclose(found, post.samples(x[:5]), atol=1e-3)
+
+
 def test_functions_may_be_an_argument_of_jit():
     x = np.random.default_rng(0).normal(size=(40, 2))
     post = dg.GaussianProcess(dg.Matern32(1.0), noise=0.01).condition(x, x[:, 0], num_samples=4, key=jax.random.key(0))
@@ -202,3 +209,18 @@ def test_prior_functions_check_what_they_are_asked():
         model.sample_prior(2, 3, key=0)
     with pytest.raises(ValueError, match="num_samples"):
         model.sample_prior(2, 0, key=jax.random.key(0))
+
+
+def test_what_cannot_be_traced_is_a_sentence():
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    model = dg.GaussianProcess(dg.RBF(), noise=0.1)
+    post = model.condition(x, x[:, 0], num_samples=0)
+    operator = dg.KernelOperator(dg.RBF(), x, 0.1)
+    calls = {
+        "condition": lambda: jax.grad(lambda y: model.condition(x, y, num_samples=0).mean(x)[0])(jnp.ones(20)),
+        "solve": lambda: jax.jit(lambda b: dg.solve(operator, b, dg.Cholesky()).weights)(jnp.ones(20)),
+        "covariance": lambda: jax.jit(post.covariance)(jnp.ones((2, 2))),
+    }
+    for name, call in calls.items():
+        with pytest.raises(TypeError, match=f"{name} cannot be called inside jax.jit"):
+            call()

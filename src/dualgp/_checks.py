@@ -105,6 +105,15 @@ def check_positive(value: Any, name: str, advice: str = "") -> None:
         raise ValueError(f"{name} must be positive and finite, got {_show(array)}.{' ' + advice if advice else ''}")
 
 
+def refuse_traced(what: str, *trees: Any) -> None:
+    """What runs on the host, with loops of its own, cannot be part of a JAX transformation."""
+    if is_traced(*trees):
+        raise TypeError(
+            f"{what} cannot be called inside jax.jit, jax.grad or jax.vmap: its loops look at numbers. Call it "
+            "outside; mean and samples of a posterior may be traced, and `learn` finds hyperparameters."
+        )
+
+
 def check_key(key: Any, purpose: str) -> jax.Array:
     """Refuse a missing or malformed random key."""
     if key is None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualgp._arrays import as_parameter, in_wide, is_traced
-from dualgp._checks import check_count, check_finite, check_key, check_targets
+from dualgp._checks import check_count, check_finite, check_key, check_targets, refuse_traced
 from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Kernel
@@ -83,6 +83,7 @@ class GaussianProcess(eqx.Module):
           process makes the same call with the whole `x` and `y`, as memory maps say: each reads its own rows.
         - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`.
         """
+        refuse_traced("GaussianProcess.condition", self, x, y)
         check_count(num_samples, "num_samples")
         operator: KernelOperator | ShardedOperator
         if mesh is None:

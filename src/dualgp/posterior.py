@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp._arrays import in_wide, is_traced, wide
-from dualgp._checks import check_targets
+from dualgp._checks import check_targets, refuse_traced
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.operators.tiles import precision
 from dualgp.paths import TEST_BLOCK, MeanPath, Moments, PriorPaths, SamplePaths, UpdatePaths, evaluate
@@ -76,7 +76,7 @@ class Posterior:
         """The posterior functions, to be called and differentiated."""
         if self.prior is None:
             raise ValueError("This posterior has no samples. Condition with num_samples=64, say, to have functions.")
-        with wide():
+        with wide(), jax.ensure_compile_time_eval():  # they are kept, also if they are first used inside `jax.jit`
             update = self._update(self.weights[:, :1] - self.weights[:, 1:])
         # A float64 array of JAX's is not safe where 64-bit types are off; one of NumPy's may be passed to `jax.jit`.
         paths = SamplePaths(self.model.mean, self.prior, update)
@@ -115,6 +115,7 @@ class Posterior:
         Exact where the solver was Cholesky. Otherwise the average of products of sample deviations, a matrix of rank s:
         each entry is fair, but do not invert it. What it says of a point given m others is too sure by (s - m) / s.
         """
+        refuse_traced("Posterior.covariance", x)
         if self.solution.factor is not None:
             covariance = self._exact_covariance(x)
         elif self.prior is None:

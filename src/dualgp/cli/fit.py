@@ -92,7 +92,7 @@ def fit(
     rank: int | None,
     size: int | None,
 ) -> None:
-    """Fit a model to a TABLE: .csv, .tsv (also compressed) or .parquet, with column names, or .npy.
+    """Fit a model to a TABLE: .csv, .tsv (also .gz, .bz2) or .parquet, with column names, or .npy.
 
     Every column but the target is an input; text becomes one input for each value, times become days. Scales,
     smoothness and noise are learned. Ctrl-C stops and keeps what there is.

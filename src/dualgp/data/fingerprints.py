@@ -108,8 +108,8 @@ class MorganFingerprint(TransformerMixin, BaseEstimator):
     counts : bool
         How often each fragment occurs (at most 255), or whether it does.
     invalid : "raise" or "nan"
-        For SMILES that RDKit cannot read: an error that names the rows, or rows of NaN. (A transformer cannot drop
-        rows; `dualgp.data.fingerprints` can.)
+        For SMILES that RDKit cannot read: an error that names the rows, or rows of NaN, which `GPRegressor` refuses.
+        (A transformer cannot drop rows; `dualgp.data.fingerprints` can.)
     n_jobs : int or None
         Processes; None is all cores.
     verbose : int

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dualgp._arrays import in_wide
-from dualgp._checks import as_float_array, check_finite, check_key
+from dualgp._checks import as_float_array, check_finite, check_key, refuse_traced
 from dualgp._types import AnyArray, Columns, RandomKey
 from dualgp.operators import Operator
 
@@ -162,6 +162,7 @@ def solve(
       weights as if it had never been interrupted. It is deleted on convergence.
     - `progress`: show a progress bar.
     """
+    refuse_traced("solve", operator, b)
     solver = as_solver(solver)
     columns = _as_columns(b, operator, "b")
     resume, start = (start, start.weights) if isinstance(start, Solution) else (None, start)
