@@ -242,6 +242,7 @@ def test_numbers_and_dates_that_are_not_read_as_such_are_refused(values, odd):
     with pytest.raises(ValueError, match=f"looks like numbers or dates, but '{odd}' in row"):
         make_encoding(table, "y")
     make_encoding(as_table({"a": ["1", "2", "3 or more"] * 20, "y": np.arange(60.0)}), "y")
+    make_encoding(as_table({"a": [*map(str, range(20)), None] * 2, "y": np.arange(42.0)}), "y")  # text, as one wishes
 
 
 def test_text_that_differs_in_every_row_is_refused():

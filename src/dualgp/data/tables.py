@@ -384,9 +384,9 @@ def _check_categories(name: str, text: np.ndarray, categories: list[str]) -> Non
     if len(categories) <= SEVERAL:
         return
     like = {value: NUMBER_OR_DATE.fullmatch(value.strip()) is not None for value in categories}
-    odd = [value for value in categories if not _is_number(value)]
+    odd = [value for value in categories if not _is_number(value) and value != "missing"]
     if odd and np.mean([like[value] or value == "missing" for value in text]) >= MOSTLY:
-        worst = next((value for value in odd if not like[value] and value != "missing"), odd[0])
+        worst = next((value for value in odd if not like[value]), odd[0])
         row = int(np.argmax(text == worst)) + 1
         raise ValueError(
             f"Column {name!r} looks like numbers or dates, but {worst!r} in row {row} cannot be read as one. "
