@@ -34,10 +34,8 @@ LARGE_SVGP_POINTS = 1000  # ours, for sets that the paper does not have
 
 # Figures 1 to 4 and 6 to 8, all on pol
 AVERAGING = 0.001
-FULL_BATCH_STEPS = {
-    "primal": (0.01, 0.1, 1.0),
-    "dual": (0.1, 1.0, 10.0, 50.0),
-}  # Figure 1; the primal diverges beyond 0.1
+# Figure 1: the primal diverges beyond 0.1
+FULL_BATCH_STEPS = {"primal": (0.01, 0.1, 1.0), "dual": (0.1, 1.0, 10.0, 50.0)}
 FEATURES_STEP, COORDINATES_STEP = 5e-4, 50.0  # Figure 2
 OPTIMISER_STEPS = {"adagrad": 10.0, "rmsprop": 0.05, "adam": 0.05, "nesterov": 50.0}  # Figure 3
 AVERAGING_BATCH, ARITHMETIC_FROM = 128, 0.7  # Figure 4

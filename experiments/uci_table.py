@@ -5,8 +5,8 @@
 
 SDD and SGD solve for the mean and for the samples apart, because the paper gives them different step sizes. `--steps`
 is T, for both or as `mean,samples`, or the iterations of CG; where it is less than the paper's 100,000 (CG: 1,000), the
-table says so. SVGP-500 has 500
-inducing points instead of 3,000, and in SVGP-500-Adam (GPyTorch, `make bench` installs it) they are moved by Adam.
+table says so. SVGP-500 has 500 inducing points instead of 3,000, and in SVGP-500-Adam (GPyTorch, `make bench` installs
+it) they are moved by Adam.
 """
 
 import time

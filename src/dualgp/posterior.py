@@ -113,7 +113,8 @@ class Posterior:
         """The joint posterior covariance at (m, d) points, of the function or of new observations: m^2 numbers.
 
         Exact where the solver was Cholesky. Otherwise the average of products of sample deviations, a matrix of rank s:
-        each entry is fair, but do not invert it. What it says of a point given m others is too sure by (s - m) / s.
+        each entry is fair, but do not invert it. The variance of a point given m others comes out about (s - m) / s of
+        what it is.
         """
         refuse_traced("Posterior.covariance", x)
         if self.solution.factor is not None:

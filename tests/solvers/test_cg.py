@@ -76,3 +76,9 @@ def test_cholesky_says_when_rounding_is_in_the_way():
     assert dg.solve(dg.KernelOperator(KERNEL, x, 1e-2), y, dg.Cholesky()).message.endswith("in float64.")
     x = np.random.default_rng(0).uniform(-3, 3, (300, 2))
     assert "relative residual" in dg.solve(dg.KernelOperator(dg.RBF(1.0), x, 1e-14), y, dg.Cholesky()).message
+    single = dg.KernelOperator(
+        dg.RBF(1.0), x, 1e-6, dtype=np.float32
+    )  # its products cannot tell, the weights are right
+    solution = dg.solve(single, y, dg.Cholesky())
+    assert solution.residual.max() > 1e-4
+    assert solution.message.endswith("in float64.")
