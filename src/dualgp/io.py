@@ -24,8 +24,8 @@ from dualgp import __version__, kernels, solvers
 from dualgp._arrays import in_wide
 from dualgp._container import NotReadable, read, write
 from dualgp._translate import translated
+from dualgp.data.encoding import Column, Encoding
 from dualgp.data.smiles import SmilesEncoding
-from dualgp.data.tables import Column, Encoding
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import base, features, hashes

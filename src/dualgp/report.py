@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dualgp import __version__, plots
-from dualgp.data.tables import complete_rows
+from dualgp.data.encoding import complete_rows
 from dualgp.tablemodel import TableModel, fitted_targets, readable, scores
 
 MOST_SLICES = 6

@@ -14,8 +14,8 @@ from jax.experimental import multihost_utils
 from dualgp._arrays import in_wide
 from dualgp._random import generator
 from dualgp.checkpoints import Checkpoint
+from dualgp.data.encoding import Column, Encoding
 from dualgp.data.shares import RowFile, open_rows
-from dualgp.data.tables import Column, Encoding
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
 from dualgp.learning import Neighbours, learn

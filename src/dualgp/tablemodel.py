@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from dualgp import metrics
+from dualgp.data.encoding import Encoding, Missing, complete_rows, make_encoding
 from dualgp.data.smiles import SmilesEncoding
-from dualgp.data.tables import Encoding, Missing, as_table, complete_rows, make_encoding
+from dualgp.data.tables import as_table
 from dualgp.estimator import GPRegressor
 from dualgp.kernels import Tanimoto
 
@@ -92,7 +93,7 @@ def fit_table(
     """Fit a `GPRegressor` with these settings to a table: every column but the target is an input unless dropped.
 
     `missing`: numbers that are missing are filled with the median ("fill", and an input says where), their rows dropped
-    ("drop") or refused ("error"). `encoding`: one made before, by `data.tables.make_encoding`, or a
+    ("drop") or refused ("error"). `encoding`: one made before, by `data.encoding.make_encoding`, or a
     `data.smiles.SmilesEncoding` for molecules: then the kernel is Tanimoto unless another is given.
     """
     table = as_table(table)

@@ -9,7 +9,8 @@ import pandas
 import polars
 import pytest
 
-from dualgp.data.tables import as_table, complete_rows, make_encoding, read_table
+from dualgp.data.encoding import complete_rows, make_encoding
+from dualgp.data.tables import as_table, read_table
 from dualgp.tablemodel import fit_table
 
 
@@ -153,7 +154,7 @@ def test_a_large_file_takes_a_few_times_its_size_in_memory(tmp_path):
     block = "\n".join(",".join(f"{v:.6f}" for v in row) for row in rng.normal(size=(10_000, 9)))
     path.write_text(",".join("abcdefgh") + ",y\n" + (block + "\n") * 100)
     code = (
-        "import sys, resource; from dualgp.data.tables import *;"
+        "import sys, resource; from dualgp.data.tables import *; from dualgp.data.encoding import *;"
         "size = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024;"
         "import pyarrow.csv, pyarrow.parquet; before = size(); table = read_table(sys.argv[1]);"
         "encoding = make_encoding(table, 'y'); x = encoding.x(table); print(size() - before, x.shape[0])"

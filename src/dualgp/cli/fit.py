@@ -128,8 +128,8 @@ def fit(
     if not quiet:
         click.echo(f"Read {data.num_rows:,} rows and {data.num_columns} columns.", err=True)
 
+    from dualgp.data.encoding import make_encoding
     from dualgp.data.smiles import make_smiles_encoding
-    from dualgp.data.tables import make_encoding
     from dualgp.io import save
     from dualgp.tablemodel import fit_table
 

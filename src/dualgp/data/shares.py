@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dualgp.data.tables import PANDAS_INDEX, _as_numbers, _is_text, _require_pyarrow
+from dualgp.data.tables import PANDAS_INDEX, as_numbers, is_text, require_pyarrow
 
 
 class RowFile(ABC):
@@ -74,7 +74,7 @@ class ParquetRows(RowFile):
     """A .parquet file with columns of numbers, times or truth values: row groups are read one by one."""
 
     def __init__(self, path: str | os.PathLike) -> None:
-        _require_pyarrow()
+        require_pyarrow()
         import pyarrow
         from pyarrow import parquet
 
@@ -86,7 +86,7 @@ class ParquetRows(RowFile):
         self.num_rows = self.file.metadata.num_rows
         schema = self.file.schema_arrow
         self.names = tuple(name for name in schema.names if not re.fullmatch(PANDAS_INDEX, name))
-        self.text = {field.name for field in schema if _is_text(field.type)}
+        self.text = {field.name for field in schema if is_text(field.type)}
         sizes = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
         self.ends = np.cumsum(sizes)
 
@@ -109,7 +109,7 @@ class ParquetRows(RowFile):
                 break
             table = self.file.read_row_group(group, columns=list(columns))
             table = table.slice(max(0, rows.start - start), rows.stop - max(start, rows.start))
-            parts.append(np.stack([_as_numbers(table.column(name), name) for name in columns], axis=1))
+            parts.append(np.stack([as_numbers(table.column(name), name) for name in columns], axis=1))
         return np.concatenate(parts)
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from dualgp.data.encoding import Column
 from dualgp.data.fingerprints import fingerprints, unreadable
-from dualgp.data.tables import Column, numbers_of, text_of
+from dualgp.data.tables import numbers_of, text_of
 
 if TYPE_CHECKING:
     import pyarrow
