@@ -39,8 +39,7 @@ class Checkpoint:
 
     def delete(self) -> None:
         """The work is done."""
-        if writes():
-            self.path.unlink(missing_ok=True)
+        delete(self.path)
 
     def load(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
         """What was saved, with arrays in the places of those in `like`; None where there is no file yet."""
@@ -68,6 +67,12 @@ class Checkpoint:
         leaves = [place_like(arrays[f"leaf{i}"], place) for i, place in enumerate(places)]
         dynamic = jax.tree.unflatten(jax.tree.structure(dynamic), leaves)
         return eqx.combine(dynamic, static), header["progress"]
+
+
+def delete(path: str | os.PathLike) -> None:
+    """A file that is not needed any more; of many processes, one deletes it."""
+    if writes():
+        Path(path).unlink(missing_ok=True)
 
 
 def _array_leaves(tree: Any) -> list[Any]:

@@ -63,6 +63,10 @@ class Operator(eqx.Module):
     def coordinates(self) -> Float[Array, "n c"]:
         """A place for every row such that rows in near places are strongly correlated. Only speed depends on it."""
 
+    @abstractmethod
+    def part(self, index: Int[np.ndarray, " rows"]) -> "Operator":
+        """The matrix of these rows and columns alone, by the same means."""
+
     def rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
         """A[index] @ v."""
         return self.kernel_rows(index, v) + self._noise * v[index]

@@ -54,6 +54,9 @@ class DenseOperator(Operator):
         columns = np.linspace(0, self.n - 1, min(self.n, COORDINATE_COLUMNS)).round().astype(np.int32)
         return jnp.asarray(self.matrix)[:, columns]
 
+    def part(self, index: Int[np.ndarray, " rows"]) -> "DenseOperator":
+        return DenseOperator(self.matrix[index][:, index], self.noise)
+
     def dense(self) -> Float[np.ndarray, "n n"]:
         matrix = np.array(self.matrix, np.float64)
         np.fill_diagonal(matrix, matrix.diagonal() + float(self.noise))

@@ -92,6 +92,10 @@ class KernelOperator(Operator):
     def coordinates(self) -> Float[Array, "n c"]:
         return self.kernel.coordinates(self.x)
 
+    def part(self, index: Int[np.ndarray, " rows"]) -> "KernelOperator":
+        memory = 0 if self.kept is None else None
+        return KernelOperator(self.kernel, self.x[index], self.noise, memory=memory, dtype=self.dtype)
+
     def problem(self, *columns: Columns) -> Any:
         return self.kernel, self.x, self.noise, *columns  # whether K is kept makes no difference
 

@@ -123,6 +123,10 @@ class ShardedOperator(Operator):
         # Every device cuts the neighbourhoods for itself: n x c numbers on each, gathered once in an epoch.
         return self._everywhere(self.kernel.coordinates(self.x))[: self.n]
 
+    def part(self, index: Int[np.ndarray, " rows"]) -> ShardedOperator:
+        x, memory = self.layout.collect(self.x)[index], 0 if self.kept is None else None
+        return ShardedOperator(self.kernel, x, self.noise, mesh=self.layout.mesh, memory=memory, dtype=self.dtype)
+
     def dense(self) -> Float[np.ndarray, "n n"]:
         return KernelOperator(self.kernel, self.layout.collect(self.x), self.noise, memory=0).dense()
 

@@ -15,7 +15,7 @@ inputs and the key alone, hence the variance of samples is never below the exact
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +57,8 @@ class BlockDescent(IterativeSolver):
     local: float = 0.75
     tol: float = 1e-2
     max_passes: float = 200.0
+
+    takes_part: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
         if self.block_size != "auto":

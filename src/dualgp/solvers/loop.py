@@ -1,10 +1,11 @@
 """The one loop of all iterative solvers: jitted chunks of steps, and between them everything a person cares about."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import equinox as eqx
@@ -15,9 +16,10 @@ from jaxtyping import Array, Float
 
 from dualgp._threads import one_blas_thread_on_few_cores
 from dualgp._types import Columns, RandomKey
-from dualgp.checkpoints import Checkpoint
+from dualgp.checkpoints import Checkpoint, delete
 from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, Result, Run, Solution, Trace, require_key
+from dualgp.solvers.part import MANY_ROWS, rows_for, take_part
 from dualgp.solvers.residual import Residual, column_norms, fresh_residual
 
 # A chunk is at most a pass and a fixed amount of work, not of time: a run must not depend on the machine's speed.
@@ -49,9 +51,9 @@ class Progress:
 def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> Solution:
     """Run `requested` until it has converged on fresh rows, diverged, spent its budget or been interrupted."""
     loop = _Loop(requested, operator, b, run)
-    with _progress_bar(run.progress, type(requested).__name__) as show, one_blas_thread_on_few_cores():
+    with one_blas_thread_on_few_cores():
         try:
-            result = loop.go_on(show)
+            result = loop.spend_on_part() or loop.go_on()
         except KeyboardInterrupt:
             if not operator.is_alone:  # what is left to do takes all processes, and the others do not know
                 raise
@@ -64,7 +66,7 @@ class _Loop:
 
     def __init__(self, requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> None:
         self.began = self.called = time.perf_counter()
-        key = require_key(run, requested)
+        self.requested, key = requested, require_key(run, requested)
         self.setup_key, self.step_key, self.check_key = jax.random.split(key, 3)
         self.operator, self.b, self.run, self.norms = operator, b, run, column_norms(b)
         self.solver, setup_passes = requested.prepared(operator, b, self.setup_key)
@@ -77,6 +79,8 @@ class _Loop:
         per_step = self.solver.passes_per_step(operator.n)
         self.chunk = max(1, round(min(1.0, CHUNK_ENTRIES / operator.n**2) / per_step))
         self.checked: Residual | None = None
+        self.rows = operator.n  # that are used
+        self.part_file: str | None = None
 
         self.file, self.last_saved = None, time.perf_counter()
         if run.checkpoint is not None:
@@ -88,8 +92,46 @@ class _Loop:
         if run.start is not None and not self.at.trace and self.first_step == 0:
             self.at.first = self.at.smallest = self._level(self._check(start).estimate * self.norms)
 
-    def go_on(self, show: Callable[..., None]) -> Result:
+    def spend_on_part(self) -> Result | None:
+        """Where the budget is below two passes over many rows, the answer for some of them (part.py)."""
+        run, n = self.run, self.operator.n
+        is_new = run.start is None and not self.at.trace
+        if not (self.solver.takes_part and is_new and n > MANY_ROWS and (run.max_seconds or run.max_passes)):
+            return None
+        seconds, passes = self._affordable()
+        if (rows := rows_for(passes, n)) == n:
+            return None
+        part = take_part(self.operator, self.b, rows, jax.random.fold_in(self.setup_key, 1))
+        path = None if run.checkpoint is None else f"{os.fspath(run.checkpoint)}.{rows}-rows"
+        limits = {"max_seconds": seconds, "max_passes": passes * (n / rows) ** 2}
+        left = replace(run, key=self.step_key, checkpoint=path, **limits)
+        solution = iterate(self.requested, part.operator, part.b, left)
+        weights = part.spread(solution.weights, self.operator)
+        self.state = self.last_good = self.operator.settled(self.solver.init(self.operator, self.b, weights))
+        self.rows, self.checked, self.part_file = rows, self._check(weights), path
+        self.at.passes += solution.passes * (rows / n) ** 2
+        self.at.level = self.at.smallest = self._level(self.checked.estimate * self.norms)
+        self.at.trace.append((self.at.step, self.at.passes, self._seconds(), self.checked.estimate.tolist()))
+        return Result.INTERRUPTED if solution.result is Result.INTERRUPTED else Result.BUDGET_REACHED
+
+    def _affordable(self) -> tuple[float | None, float]:
+        """Seconds that are left, and the passes that they allow: what a step takes is known after two of them."""
+        run, per_step = self.run, self.solver.passes_per_step(self.operator.n)
+        passes = math.inf if run.max_passes is None else run.max_passes - self.at.passes
+        if run.max_seconds is None:
+            return None, passes
+        self._take(1)  # compiles
+        began = time.perf_counter()
+        self._take(1)
+        seconds = max(run.max_seconds - self._since(self.called), 1e-3)
+        return seconds, min(passes, seconds / self._since(began) * per_step)
+
+    def go_on(self) -> Result:
         """Chunk after chunk until there is a reason to stop."""
+        with _progress_bar(self.run.progress, type(self.solver).__name__) as show:
+            return self._go_on(show)
+
+    def _go_on(self, show: Callable[..., None]) -> Result:
         while (num := self._steps_left()) > 0:
             residual = self._take(num)
             if self._has_blown_up():
@@ -112,6 +154,8 @@ class _Loop:
         """The best iterate, checked on fresh rows."""
         if self.file is not None and result in (Result.BUDGET_REACHED, Result.INTERRUPTED):
             self._save()
+        if self.part_file is not None:
+            delete(self.part_file)
         if result is Result.DIVERGED or self.at.level > 2.0 * self.at.smallest:
             self.state = self.last_good
         weights = self.solver.weights(self.state)
@@ -229,6 +273,9 @@ class _Loop:
                 f"({noise:.2g}), {dtype} goes no further. Pass dtype='float64', or accept it."
             )
         why = "was interrupted" if result is Result.INTERRUPTED else "used up its budget"
+        if self.rows < self.operator.n:
+            why = f"{why}, which was too short for a pass, on {self.rows:,} of {self.operator.n:,} rows"
+            return f"{name} {why}: {reached} over all of them. {solver.if_unfinished}"
         reached = f"{reached}, asked for {solver.tol:.2g}"
         return f"{name} {why} after {at.step} steps at {reached}. {solver.if_unfinished}{slowed}"
 
