@@ -18,16 +18,18 @@ def work(folder: Path, rank: int, size: int, port: int) -> None:
     import jax
 
     import dualgp as dg
-    from dualgp.solvers import loop
+    from dualgp.solvers import loop, part
 
     job = json.loads((folder / "job.json").read_text())
     loop.CHECKPOINT_SECONDS = loop.CHUNK_ENTRIES = 0.0  # a checkpoint after every step
+    part.FEWEST_ROWS = 50
     with distributed.together():
         x, y, x_new = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("x", "y", "x_new"))
         model = dg.GaussianProcess(dg.Matern32(0.8), noise=0.05, mean=0.2)
         results = {}
         for name, case in job["cases"].items():
             settings = {key: case[key] for key in ("dtype", "max_passes") if key in case}
+            loop.MANY_ROWS = case.get("many_rows", 100_000)
             if "checkpoint" in case:
                 settings["checkpoint"] = folder / case["checkpoint"]
             (folder / f"{name}-{rank}").touch()

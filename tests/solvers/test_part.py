@@ -160,3 +160,12 @@ def test_a_mesh_makes_no_difference():
     plain = solve(max_passes=0.5)
     spread = solve(max_passes=0.5, make=ShardedOperator, settings={"mesh": 1})
     np.testing.assert_allclose(spread.weights, plain.weights, rtol=1e-6, atol=1e-8)
+
+
+def test_steps_that_turn_out_slower_leave_time_for_fewer_rows(monkeypatch):
+    allowed = iter([(60.0, 1.0), (60.0, 0.5), (60.0, 2.0)])  # of all rows, of some of them, and of some of those
+    monkeypatch.setattr(loop, "MANY_ROWS", 20)
+    monkeypatch.setattr(loop._Loop, "_affordable", lambda self: next(allowed))
+    solution = solve(max_seconds=600.0)
+    rows = rows_for(0.5, rows_for(1.0, N))
+    assert len(rows_with_weights(solution)) == rows and f"on {rows} of {N} rows" in solution.message

@@ -79,7 +79,7 @@ class _Loop:
         per_step = self.solver.passes_per_step(operator.n)
         self.chunk = max(1, round(min(1.0, CHUNK_ENTRIES / operator.n**2) / per_step))
         self.checked: Residual | None = None
-        self.rows = operator.n  # that are used
+        self.rows = operator.n  # that have weights
         self.part_file: str | None = None
 
         self.file, self.last_saved = None, time.perf_counter()
@@ -105,10 +105,11 @@ class _Loop:
         path = None if run.checkpoint is None else f"{os.fspath(run.checkpoint)}.{rows}-rows"
         limits = {"max_seconds": seconds, "max_passes": passes * (n / rows) ** 2}
         left = replace(run, key=self.step_key, checkpoint=path, **limits)
+        # It times its own steps: where this estimate of what there is time for was too high, it takes fewer rows again.
         solution = iterate(self.requested, part.operator, part.b, left)
-        weights = part.spread(solution.weights, self.operator)
+        weights, self.rows = part.spread(solution.weights, self.operator)
         self.state = self.last_good = self.operator.settled(self.solver.init(self.operator, self.b, weights))
-        self.rows, self.checked, self.part_file = rows, self._check(weights), path
+        self.checked, self.part_file = self._check(weights), path
         self.at.passes += solution.passes * (rows / n) ** 2
         self.at.level = self.at.smallest = self._level(self.checked.estimate * self.norms)
         self.at.trace.append((self.at.step, self.at.passes, self._seconds(), self.checked.estimate.tolist()))

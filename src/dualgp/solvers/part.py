@@ -28,11 +28,11 @@ class Part(NamedTuple):
     operator: Operator
     b: Columns
 
-    def spread(self, weights: Columns, operator: Operator) -> Columns:
-        """Weights of these rows as weights of all rows: the others have none."""
+    def spread(self, weights: Columns, operator: Operator) -> tuple[Columns, int]:
+        """Weights of these rows as weights of all rows, where the others have none; and how many have some."""
         everywhere = np.zeros((operator.n, self.b.shape[1]), operator.dtype)
         everywhere[self.chosen] = self.operator.collect(weights)
-        return operator.place(everywhere)
+        return operator.place(everywhere), int(np.count_nonzero(everywhere.any(axis=1)))
 
 
 def rows_for(passes: float, n: int) -> int:
