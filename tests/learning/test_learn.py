@@ -11,7 +11,7 @@ from sklearn import gaussian_process
 import dualgp as dg
 from cases import KERNELS, SEEDS, data, inputs
 from dualgp.data import prior_draw
-from dualgp.learning import Exact, FullData, Neighbours, Subset
+from dualgp.learning import Exact, FullData, Neighbours, Subset, full
 from dualgp.learning.full import pathwise_gradient
 from dualgp.learning.likelihood import as_group, likelihood_and_gradient
 from dualgp.learning.neighbours import _likelihood as terms_likelihood
@@ -165,6 +165,30 @@ def test_the_time_limit_is_kept_and_what_was_learned_returned():
     learned = dg.learn(start, made.x, made.y, key=KEY, num_samples=2, max_seconds=1e-3)
     assert len(learned.history) <= 2
     assert learned.posterior is not None
+
+
+def test_a_gradient_that_there_is_no_time_for_is_not_begun(monkeypatch):
+    x, y = data(300)
+    start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)
+    settings = {"key": KEY, "method": FullData(num_steps=2), "num_samples": 2, "max_seconds": 600.0}
+    stages = lambda learned: {step.stage for step in learned.history}
+    assert FullData.stage in stages(dg.learn(start, x, y, **settings))
+    monkeypatch.setattr(full, "SOLVE_AND_GRADIENT", 1e9)
+    learned = dg.learn(start, x, y, **settings)
+    assert FullData.stage not in stages(learned) and learned.posterior is not None
+    assert "The time limit ended it" in learned.message
+
+
+def test_a_gradient_stops_when_its_time_is_over(monkeypatch):
+    x, y = data(300)
+    start, rows = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5), []
+    compute = full._kernel_gradient
+    monkeypatch.setattr(full, "TILE", 32)
+    monkeypatch.setattr(full, "_has_time", lambda *_: True)
+    monkeypatch.setattr(full, "_kernel_gradient", lambda *a: rows.append(a) or compute(*a))
+    monkeypatch.setattr(full.Problem, "is_over", lambda self, share=1.0: len(rows) >= 3)
+    learned = dg.learn(start, x, y, key=KEY, method=FullData(), num_samples=2, max_seconds=600.0)
+    assert len(rows) == 3 and learned.posterior.solution.result is dg.Result.CONVERGED
 
 
 @pytest.mark.parametrize("method", [Exact(), FullData()])

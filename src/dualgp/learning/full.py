@@ -15,6 +15,7 @@ against n: so few samples and loose solves are enough.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,6 +38,7 @@ from dualgp.solvers.auto import EXACT_UP_TO
 
 LONGEST_STEP = 1.2  # in logarithms
 TIME_SHARE = 0.6  # where time is limited, the rest is left to the last solve
+SOLVE_AND_GRADIENT = 2.0  # times a gradient alone: with less time than that, none is begun
 # Relative residual of each step's solve. On protein its error costs 2e-4 nats a point in the next step; 0.2 costs 1e-3.
 LOOSE = 0.1
 INFORMATION_GROUPS, INFORMATION_SIZE = 8, 256
@@ -98,8 +100,11 @@ class FullData:
 
         weights: Columns | None = problem.notebook.weights if problem.notebook else None
         problem.timed_out = False  # what came before was only to find a start
-        if problem.is_over(TIME_SHARE) or (problem.notebook and problem.notebook.stage == LEARNED):
+        is_learned = problem.notebook is not None and problem.notebook.stage == LEARNED
+        if is_learned or not _has_time(problem, start, 1 + self.num_samples):
             return start, last_solve(start, weights)
+        if weights is None and problem.max_seconds is not None:  # without any, a solve in a hurry would leave out rows
+            weights = np.zeros((problem.n, 1), np.float32)
         climb = Climb(problem, _inverse_information(problem, start, information_key))
         vector, passes, total = start, 0.0, 0.0
         best, best_total = start, 0.0
@@ -113,10 +118,14 @@ class FullData:
                 break
             weights, passes = posterior.weights, passes + posterior.solution.passes
             try:
-                gradient = pathwise_gradient(problem.parameters, vector, posterior) - problem.penalty(vector)[1]
+                is_late = lambda: problem.is_over(TIME_SHARE)  # noqa: E731
+                gradient = pathwise_gradient(problem.parameters, vector, posterior, is_late)
             except KeyboardInterrupt:
                 problem.interrupted = True
                 return best, None
+            if gradient is None:
+                break
+            gradient = gradient - problem.penalty(vector)[1]
             total += climb.look(vector, gradient)
             problem.note(self.stage, total / problem.n, vector, passes, weights)
             if total >= best_total:
@@ -162,18 +171,48 @@ class Climb:
 
 
 @in_wide
-def pathwise_gradient(parameters: Parameters, vector: Vector, posterior: Posterior) -> Float[np.ndarray, " free"]:
-    """The gradient of the log likelihood from a posterior's weights. K is symmetric: a pair of tiles counts twice."""
+def pathwise_gradient(
+    parameters: Parameters, vector: Vector, posterior: Posterior, is_late: Callable[[], bool] = lambda: False
+) -> Float[np.ndarray, " free"] | None:
+    """The gradient of the log likelihood from a posterior's weights, or None if it got too late on the way."""
     x, weights = jnp.asarray(posterior.x), jnp.asarray(posterior.weights)
-    share = jnp.full(weights.shape[1], -0.5 / (weights.shape[1] - 1), weights.dtype).at[0].set(0.5)
-    point = jnp.asarray(vector)
-    padding = -len(x) % TILE  # with real points of no weight: zeros could lie far away
-    x_tiles = jnp.concatenate([x, x[:1].repeat(padding, axis=0)]).reshape(-1, TILE, x.shape[1])
-    v_tiles = jnp.pad(weights, ((0, padding), (0, 0))).reshape(-1, TILE, weights.shape[1])
+    x_tiles, v_tiles = _tiles(x), _tiles(weights, 0.0)
+    point, share = jnp.asarray(vector), _share(weights)
     gradient = np.asarray(_noise_and_mean_gradient(parameters, point, weights, share))
-    for row in range(len(x_tiles)):  # back to Python in between, for Ctrl-C
+    for row in range(len(x_tiles)):  # back to Python in between, for Ctrl-C and the clock
+        if is_late():
+            return None
         gradient = gradient + np.asarray(_kernel_gradient(parameters, point, x_tiles, v_tiles, share, jnp.int32(row)))
     return gradient
+
+
+@in_wide
+def _has_time(problem: Problem, vector: Vector, num_columns: int) -> bool:
+    """Whether there is time for a solve and a gradient, which is known from the first row of tiles."""
+    if problem.is_over(TIME_SHARE):
+        return False
+    if problem.max_seconds is None:
+        return True
+    x = _tiles(jnp.asarray(problem.parameters.model(vector).kernel.stored(problem.x, np.float32)))
+    v = jnp.zeros((*x.shape[:2], num_columns), jnp.float32)
+    for _ in range(2):  # the first time it is compiled
+        began = problem.seconds
+        _kernel_gradient(problem.parameters, jnp.asarray(vector), x, v, _share(v[0]), jnp.int32(0)).block_until_ready()
+    seconds = (problem.seconds - began) * len(x) / 2  # rows get shorter towards the end: half a square
+    problem.timed_out |= SOLVE_AND_GRADIENT * seconds > problem.seconds_left(TIME_SHARE)
+    return not problem.timed_out
+
+
+def _tiles(rows: AnyArray, filler: float | None = None) -> Float[Array, "tiles size columns"]:
+    """Rows in tiles; without a filler the last one is filled with a real point, as zeros could lie far away."""
+    padding = (-len(rows) % TILE, rows.shape[1])
+    more = jnp.broadcast_to(rows[:1] if filler is None else jnp.asarray(filler, rows.dtype), padding)
+    return jnp.concatenate([rows, more]).reshape(-1, TILE, rows.shape[1])
+
+
+def _share(weights: Columns) -> Float[Array, " s"]:
+    """What each column counts in the gradient: the mean's 1/2, the samples together -1/2."""
+    return jnp.full(weights.shape[1], -0.5 / (weights.shape[1] - 1), weights.dtype).at[0].set(0.5)
 
 
 @eqx.filter_jit
