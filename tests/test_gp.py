@@ -1,5 +1,7 @@
 """Conditioning, updating with new data, and what a posterior says about itself."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import dualgp as dg
 from cases import KERNELS, NOISE, data, exact_posterior, points, relative, shifted_gram
+from dualgp import gp
 
 KEY = jax.random.key(0)
 KERNEL = KERNELS["Matern32"]
@@ -140,3 +143,12 @@ def test_a_model_and_what_comes_of_it_say_what_they_are():
     sampler = dg.ThompsonSampler([(0, 1)], key=jax.random.key(0), maximise=False)
     sampler.ask(2)
     assert repr(sampler) == "ThompsonSampler(1 inputs, minimise: 0 results, 2 points pending)"
+
+
+def test_the_time_limit_counts_what_drawing_functions_takes(monkeypatch):
+    limits, solve, evaluate = [], gp.solve, gp.evaluate
+    monkeypatch.setattr(gp, "solve", lambda *a, max_seconds, **k: limits.append(max_seconds) or solve(*a, **k))
+    monkeypatch.setattr(gp, "evaluate", lambda *a: time.sleep(0.2) or evaluate(*a))
+    for max_seconds in (100.0, 0.1):
+        MODEL.condition(X, Y, key=KEY, max_seconds=max_seconds, **SMALL)
+    assert 0.0 < limits[0] < 99.8 and limits[1] == 1e-3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from typing import Any
 
@@ -85,6 +86,7 @@ class GaussianProcess(eqx.Module):
         """
         refuse_traced("GaussianProcess.condition", self, x, y)
         check_count(num_samples, "num_samples")
+        began = time.perf_counter()
         operator: KernelOperator | ShardedOperator
         if mesh is None:
             x = self.kernel.points(x)
@@ -106,6 +108,8 @@ class GaussianProcess(eqx.Module):
                 )
             start = start if operator.holds(start) else operator.place(start)
             start = jnp.pad(start, ((0, 0), (0, targets.shape[1] - np.shape(start)[1])))
+        if max_seconds is not None and max_seconds > 0:  # drawing functions at many rows takes time as well
+            max_seconds = max(1e-3, max_seconds - operator.agreed(time.perf_counter() - began))
         run = {"max_seconds": max_seconds, "max_passes": max_passes, "checkpoint": checkpoint, "progress": progress}
         return self._posterior(operator, targets, prior, solver, key=solve_key, start=start, **run)
 
