@@ -105,7 +105,9 @@ def table() -> str:
             numbers = (
                 f"{look['cpu seconds']:.0f} | {look['rmse']:.4f} | {look['nll']:.4f} | {100 * look['coverage90']:.1f} %"
             )
-            rows.append(f"| {line['set']} | {line['n']:,} | {line['method']} | {look.get('passes', '')} | {numbers} |")
+            some = f", of {look['rows']:,} rows" if look.get("rows", line["n"]) < line["n"] else ""
+            passes = f"{look.get('passes', '')}{some}"
+            rows.append(f"| {line['set']} | {line['n']:,} | {line['method']} | {passes} | {numbers} |")
     return "\n".join(rows)
 
 

@@ -1,9 +1,9 @@
 """Budgets below two passes, spent on as many rows as they are enough for.
 
 Before block descent has gone over the data once, most rows have no weight at all, or one that was found before their
-neighbours had any. If it must stop there, two passes over fewer rows predict better: of 1.8 million rows of
-houseelectric, 115,000 have an RMSE of 0.049 after two minutes on a core, where a tenth of a pass over all of them has
-0.098 after twenty. The rows do not depend on b, so that the variance of samples is not below the exact one either.
+neighbours had any. If it must stop there, two passes over fewer rows predict better: on etopo20 (525,366 rows) two
+minutes lead to an RMSE of 0.126 instead of 0.301. The rows do not depend on b, so that the variance of samples is not
+below the exact one either.
 """
 
 import math
