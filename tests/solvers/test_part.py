@@ -169,3 +169,11 @@ def test_steps_that_turn_out_slower_leave_time_for_fewer_rows(monkeypatch):
     solution = solve(max_seconds=600.0)
     rows = rows_for(0.5, rows_for(1.0, N))
     assert len(rows_with_weights(solution)) == rows and f"on {rows} of {N} rows" in solution.message
+
+
+def test_what_goes_wrong_on_some_rows_is_said(monkeypatch):
+    monkeypatch.setattr(loop, "MOST_SLOWDOWNS", 0)
+    monkeypatch.setattr(loop._Loop, "_has_blown_up", lambda self: self.operator.n < N)
+    solution = solve(max_passes=1.0)
+    assert solution.result is dg.Result.DIVERGED and "Raise the noise" in solution.message
+    assert np.isfinite(solution.weights).all()

@@ -113,7 +113,7 @@ class _Loop:
         self.at.passes += solution.passes * (rows / n) ** 2
         self.at.level = self.at.smallest = self._level(self.checked.estimate * self.norms)
         self.at.trace.append((self.at.step, self.at.passes, self._seconds(), self.checked.estimate.tolist()))
-        return Result.INTERRUPTED if solution.result is Result.INTERRUPTED else Result.BUDGET_REACHED
+        return Result.BUDGET_REACHED if solution.result is Result.CONVERGED else solution.result
 
     def _affordable(self) -> tuple[float | None, float]:
         """Seconds that are left, and the passes that they allow: what a step takes is known after two of them."""
