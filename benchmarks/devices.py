@@ -79,15 +79,16 @@ def factor_seconds(operator: Any, block: int, columns: int) -> float:
     import jax
     import numpy as np
 
-    from dualgp.solvers.block_descent import _solve_block
+    from dualgp.solvers.block_descent import BlockDescent, _solve_block
 
+    dtype = BlockDescent(block_size=block).prepared(operator, None, None)[0].block_dtype
     solve = eqx.filter_jit(_solve_block)
     index, residual = np.arange(block, dtype=np.int32), np.ones((block, columns), np.float32)
-    jax.block_until_ready(solve(operator, index, residual))
+    jax.block_until_ready(solve(operator, index, residual, dtype))
     seconds = []
     for _ in range(3):
         began = time.process_time()
-        jax.block_until_ready(solve(operator, index, residual))
+        jax.block_until_ready(solve(operator, index, residual, dtype))
         seconds.append(time.process_time() - began)
     return min(seconds)
 

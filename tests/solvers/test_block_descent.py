@@ -72,3 +72,41 @@ def test_a_matrix_without_inputs_is_solved_too():
 def test_a_share_beyond_the_block_is_refused():
     with pytest.raises(ValueError, match="local must be at least 0 and below 1"):
         dg.BlockDescent(local=1.0)
+
+
+@pytest.mark.parametrize(
+    ("noise", "dtype", "expected"),
+    [(0.1, np.float32, "float32"), (1e-4, np.float32, "float64"), (0.1, np.float64, "float64")],
+)
+def test_blocks_are_narrow_where_the_noise_allows(noise, dtype, expected):
+    x, y = data(1000, dtype=dtype)
+    operator = dg.KernelOperator(2.0 * dg.Matern32(1.0), x, noise)
+    with wide():
+        assert BlockDescent().prepared(operator, y[:, None], KEY)[0].block_dtype == expected
+        assert BlockDescent(block_dtype="float64").prepared(operator, y[:, None], KEY)[0].block_dtype == "float64"
+
+
+def test_narrow_blocks_take_as_many_passes_and_lead_to_the_same_answer():
+    x, y = data(3000, dtype=np.float32)
+    noise = 3e-3  # the least that the rule allows with blocks of this size is 5e-4
+    operator = dg.KernelOperator(dg.Matern32(1.0), x, noise)
+    narrow, broad = (
+        dg.solve(operator, y, BlockDescent(block_dtype=dtype, tol=1e-3), key=KEY) for dtype in ("float32", "float64")
+    )
+    assert narrow.result is broad.result is dg.Result.CONVERGED
+    assert narrow.passes <= 1.2 * broad.passes
+    assert relative(y - shifted_gram(dg.Matern32(1.0), x, noise=noise) @ narrow.weights, y) <= 1e-3
+
+
+def test_after_a_divergence_blocks_are_solved_in_float64():
+    assert BlockDescent(block_dtype="float32").slower().block_dtype == "float64"
+    x, y = data(2000, d=1, dtype=np.float32)
+    operator = dg.KernelOperator(dg.RBF(1.0), x, 1e-5)
+    solution = dg.solve(operator, y, BlockDescent(block_dtype="float32"), key=KEY, max_passes=20)
+    assert "started again more carefully 1 time" in solution.message
+    assert np.isfinite(solution.weights).all()
+
+
+def test_another_precision_is_refused():
+    with pytest.raises(ValueError, match='block_dtype must be "auto", "float32" or "float64"'):
+        BlockDescent(block_dtype="float16")

@@ -75,9 +75,8 @@ class KernelOperator(Operator):
     def kernel_block(
         self, rows: Int[AnyArray, " rows"], columns: Int[AnyArray, " columns"], dtype: Any = None
     ) -> Float[Array, "rows columns"]:
+        # Also where K is kept: 600 x 600 entries from all over 900 MB take 4 ms, to compute them takes 1.
         dtype = jnp.dtype(dtype or self.dtype)
-        if self.kept is not None and dtype == self.dtype:
-            return self.kept.kernel_block(rows, columns)
         return self.kernel(self.x[rows].astype(dtype), self.x[columns].astype(dtype))
 
     def kernel_diagonal(self) -> Float[Array, " n"]:

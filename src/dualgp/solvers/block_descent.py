@@ -28,6 +28,9 @@ from dualgp.solvers.base import IterativeSolver, check_tol
 from dualgp.solvers.neighbourhoods import neighbourhoods
 
 LARGEST_BLOCK = 4096
+# Relative error of a block's solution up to which float32 will do. Passes to 1e-3 on 30,000 rows of protein: at 0.04 as
+# in float64, 10.1, and a sixth less time; at 0.4 float32 stalls at a residual of 1.6e-2 instead of 6e-3.
+NARROW_ERROR = 0.05
 
 
 class BlockState(NamedTuple):
@@ -48,8 +51,9 @@ class BlockDescent(IterativeSolver):
     - `local`: the share of a block that is one neighbourhood; the rest is spread over the data.
     - `tol`: stop once the relative residual of every column is below this.
     - `max_passes`: the budget.
+    - `block_dtype`: in which a block is factorised, "float32" or "float64"; by default float32 where the noise allows.
 
-    A step costs `block_size * n` kernel entries and a float64 Cholesky factorisation of a block.
+    A step costs `block_size * n` kernel entries and a Cholesky factorisation of a block.
     """
 
     _: KW_ONLY
@@ -57,6 +61,7 @@ class BlockDescent(IterativeSolver):
     local: float = 0.75
     tol: float = 1e-2
     max_passes: float = 200.0
+    block_dtype: str = "auto"
 
     takes_part: ClassVar[bool] = True
 
@@ -67,6 +72,8 @@ class BlockDescent(IterativeSolver):
             raise ValueError(f"local must be at least 0 and below 1, got {self.local!r}: it is a share of the block.")
         if not self.max_passes > 0:
             raise ValueError(f"max_passes must be positive, got {self.max_passes!r}.")
+        if self.block_dtype not in ("auto", "float32", "float64"):
+            raise ValueError(f'block_dtype must be "auto", "float32" or "float64", got {self.block_dtype!r}.')
         check_tol(self.tol)
 
     def init(self, operator: Operator, b: Columns, start: Columns) -> BlockState:
@@ -89,7 +96,7 @@ class BlockDescent(IterativeSolver):
         order, turns = jax.lax.cond(place == 0, cut_anew, lambda: (order, turns))
         index = order[self._block(n, turns[place], spread_key)]
         R = operator.rows(index, x) - b[index]
-        x = x.at[index].add(-_solve_block(operator, index, R))
+        x = x.at[index].add(-_solve_block(operator, index, R, self.block_dtype))
 
         # Rows of a neighbourhood that waits for its turn are worse than the rest: the spread ones are a fair sample.
         squared = jnp.mean(R[self._group_size :] ** 2, axis=0)
@@ -106,10 +113,12 @@ class BlockDescent(IterativeSolver):
 
     def prepared(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[BlockDescent, float]:
         size = round(operator.n ** (2 / 3)) if self.block_size == "auto" else self.block_size
-        return replace(self, block_size=min(size, operator.n, LARGEST_BLOCK)), 0.0
+        size = min(size, operator.n, LARGEST_BLOCK)
+        dtype = _block_dtype(operator, size) if self.block_dtype == "auto" else self.block_dtype
+        return replace(self, block_size=size, block_dtype=dtype), 0.0
 
     def slower(self) -> BlockDescent:
-        return self  # it starts again from the last good iterate, with other blocks
+        return replace(self, block_dtype="float64")  # and from the last good iterate, with other blocks
 
     def explain_divergence(self, operator: Operator, key: RandomKey) -> str:
         return (
@@ -142,7 +151,19 @@ class BlockDescent(IterativeSolver):
         return jnp.concatenate([start + jnp.arange(near, dtype=jnp.int32), place])
 
 
-def _solve_block(operator: Operator, index: Indices, R: Float[Array, "batch s"]) -> Float[Array, "batch s"]:
-    """A[I, I]^-1 R. In float64 even if the rest is not: a block with little noise is not definite in float32."""
-    factor = jax.scipy.linalg.cho_factor(operator.block(index, jnp.float64), lower=True)
-    return jax.scipy.linalg.cho_solve(factor, R.astype(jnp.float64)).astype(R.dtype)
+def _block_dtype(operator: Operator, size: int) -> str:
+    """float64 even if the rest is not, where noise is little: in float32 such a block is not definite.
+
+    The eigenvalues of a block are at most `size` times its largest diagonal entry and at least the noise, so a solution
+    in float32 has a relative error of about their ratio times 1e-7. An error slows the descent and biases nothing.
+    """
+    largest = size * float(jnp.max(operator.kernel_diagonal()))
+    is_narrow = operator.dtype == jnp.float32
+    error = float(jnp.finfo(jnp.float32).eps) * (1 + largest / float(operator.noise))
+    return "float32" if is_narrow and error <= NARROW_ERROR else "float64"
+
+
+def _solve_block(operator: Operator, index: Indices, R: Float[Array, "batch s"], dtype: str) -> Float[Array, "batch s"]:
+    """A[I, I]^-1 R, in a precision of its own."""
+    factor = jax.scipy.linalg.cho_factor(operator.block(index, dtype), lower=True)
+    return jax.scipy.linalg.cho_solve(factor, R.astype(dtype)).astype(R.dtype)
