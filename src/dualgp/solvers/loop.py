@@ -1,11 +1,13 @@
 """The one loop of all iterative solvers: jitted chunks of steps, and between them everything a person cares about."""
 
+import glob
 import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -19,7 +21,16 @@ from dualgp._types import Columns, RandomKey
 from dualgp.checkpoints import Checkpoint, delete
 from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, Result, Run, Solution, Trace, require_key
-from dualgp.solvers.part import MANY_ROWS, rows_for, take_part
+from dualgp.solvers.part import (
+    ENOUGH_RESIDUAL,
+    MANY_ROWS,
+    PLENTY_OF_PASSES,
+    PROBE_SHARE,
+    Part,
+    probe_rows,
+    rows_for,
+    take_part,
+)
 from dualgp.solvers.residual import Residual, column_norms, fresh_residual
 
 # A chunk is at most a pass and a fixed amount of work, not of time: a run must not depend on the machine's speed.
@@ -93,39 +104,89 @@ class _Loop:
             self.at.first = self.at.smallest = self._level(self._check(start).estimate * self.norms)
 
     def spend_on_part(self) -> Result | None:
-        """Where the budget is below two passes over many rows, the answer for some of them (part.py)."""
+        """Where the budget is too short to converge on many rows, the answer for some of them (part.py)."""
         run, n = self.run, self.operator.n
         is_new = run.start is None and not self.at.trace
         if not (self.solver.takes_part and is_new and n > MANY_ROWS and (run.max_seconds or run.max_passes)):
             return None
-        seconds, passes = self._affordable()
-        if (rows := rows_for(passes, n)) == n:
+        rows = self._begun_part() or self._rows_in_budget()
+        if rows == n:
             return None
+        passes = None if run.max_passes is None else (1.0 - PROBE_SHARE) * run.max_passes
+        self.part_file = None if run.checkpoint is None else f"{os.fspath(run.checkpoint)}.{rows}-rows"
+        return self._adopt(*self._solve_part(self.requested, rows, passes, self.part_file))
+
+    def _begun_part(self) -> int:
+        """The rows of the part that an interrupted run was at, 0 if there is none."""
+        if self.run.checkpoint is None:
+            return 0
+        path = Path(self.run.checkpoint)
+        found = [file.suffix[1:].removesuffix("-rows") for file in path.parent.glob(f"{glob.escape(path.name)}.*-rows")]
+        return int(self.operator.agreed(max((int(rows) for rows in found if rows.isdigit()), default=0)))
+
+    def _rows_in_budget(self) -> int:
+        """As many rows as the budget is enough for, as seen on a probe."""
+        n, seconds_per_pass = self.operator.n, self._seconds_per_pass()
+        passes = self._passes_left(seconds_per_pass)
+        if passes >= PLENTY_OF_PASSES:
+            return n
+        probed = probe_rows(passes, n)
+        enough = replace(self.requested, tol=max(ENOUGH_RESIDUAL, self.requested.tol))
+        part, probe = self._solve_part(enough, probed, PROBE_SHARE * passes)
+        if probe.result is Result.INTERRUPTED:
+            self._adopt(part, probe)
+            raise KeyboardInterrupt
+        needed = probe.passes if probe.result is Result.CONVERGED else 2.0 * PLENTY_OF_PASSES
+        if (timed := np.ptp(probe.trace.passes)) > 0:  # after the first chunk, which compiles
+            seconds_per_pass = float(np.ptp(probe.trace.seconds) / timed) * (n / probed) ** 2
+        return max(probed, rows_for(self._passes_left(seconds_per_pass), n, needed, probed))
+
+    def _solve_part(
+        self, solver: IterativeSolver, rows: int, passes: float | None, checkpoint: str | None = None
+    ) -> tuple[Part, Solution]:
+        """The equations of so many rows, in at most `passes` over all of them and the seconds that are left."""
+        n = self.operator.n
         part = take_part(self.operator, self.b, rows, jax.random.fold_in(self.setup_key, 1))
-        path = None if run.checkpoint is None else f"{os.fspath(run.checkpoint)}.{rows}-rows"
-        limits = {"max_seconds": seconds, "max_passes": passes * (n / rows) ** 2}
-        left = replace(run, key=self.step_key, checkpoint=path, **limits)
-        # It times its own steps: where this estimate of what there is time for was too high, it takes fewer rows again.
-        solution = iterate(self.requested, part.operator, part.b, left)
+        run = replace(
+            self.run,
+            key=self.step_key,
+            start=jnp.zeros_like(part.b),  # a run that starts from somewhere takes no part of its own
+            max_seconds=self._seconds_left(),
+            max_passes=None if passes is None else passes * (n / rows) ** 2,
+            checkpoint=checkpoint,
+        )
+        solution = iterate(solver, part.operator, part.b, run)
+        self.at.passes += solution.passes * (rows / n) ** 2
+        return part, solution
+
+    def _adopt(self, part: Part, solution: Solution) -> Result:
+        """The answer for a part as that for all rows."""
         weights, self.rows = part.spread(solution.weights, self.operator)
         self.state = self.last_good = self.operator.settled(self.solver.init(self.operator, self.b, weights))
-        self.checked, self.part_file = self._check(weights), path
-        self.at.passes += solution.passes * (rows / n) ** 2
+        self.checked = self._check(weights)
         self.at.level = self.at.smallest = self._level(self.checked.estimate * self.norms)
         self.at.trace.append((self.at.step, self.at.passes, self._seconds(), self.checked.estimate.tolist()))
         return Result.BUDGET_REACHED if solution.result is Result.CONVERGED else solution.result
 
-    def _affordable(self) -> tuple[float | None, float]:
-        """Seconds that are left, and the passes that they allow: what a step takes is known after two of them."""
-        run, per_step = self.run, self.solver.passes_per_step(self.operator.n)
-        passes = math.inf if run.max_passes is None else run.max_passes - self.at.passes
-        if run.max_seconds is None:
-            return None, passes
-        self._take(1)  # compiles
+    def _seconds_per_pass(self) -> float:
+        """What a step takes is known after two of them, where anyone asks: the first compiles."""
+        if self.run.max_seconds is None:
+            return 1.0
+        self._take(1)
         began = time.perf_counter()
         self._take(1)
-        seconds = max(run.max_seconds - self._since(self.called), 1e-3)
-        return seconds, min(passes, seconds / self._since(began) * per_step)
+        return self._since(began) / self.solver.passes_per_step(self.operator.n)
+
+    def _seconds_left(self) -> float | None:
+        limit = self.run.max_seconds
+        return None if limit is None else max(limit - self._since(self.called), 1e-3)
+
+    def _passes_left(self, seconds_per_pass: float) -> float:
+        """Passes over all rows that the budget still allows."""
+        by_count = math.inf if self.run.max_passes is None else self.run.max_passes - self.at.passes
+        seconds = self._seconds_left()
+        by_clock = math.inf if seconds is None else seconds / self.operator.agreed(seconds_per_pass)
+        return min(by_count, by_clock)
 
     def go_on(self) -> Result:
         """Chunk after chunk until there is a reason to stop."""

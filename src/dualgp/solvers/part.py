@@ -1,9 +1,10 @@
-"""Budgets below two passes, spent on as many rows as they are enough for.
+"""Budgets that are too short to converge on all rows, spent on as many rows as they are enough for.
 
 Before block descent has gone over the data once, most rows have no weight at all, or one that was found before their
-neighbours had any. If it must stop there, two passes over fewer rows predict better: on etopo20 (525,366 rows) two
-minutes lead to an RMSE of 0.126 instead of 0.301. The rows do not depend on b, so that the variance of samples is not
-below the exact one either.
+neighbours had any, and where there is hardly any noise a few passes are not enough either. If it must stop there,
+fewer rows and more passes predict better: on etopo20 (525,366 rows) two minutes lead to an RMSE of 0.126 instead of
+0.301. How many passes are enough is seen on a probe, few rows that take a twentieth of the budget. The rows do not
+depend on b, so that the variance of samples is not below the exact one either.
 """
 
 import math
@@ -18,7 +19,11 @@ from dualgp.operators import Operator
 
 MANY_ROWS = 100_000  # below, a pass takes less than a minute, and no one stops there
 FEWEST_ROWS = 20_000
-ENOUGH_PASSES = 2.0
+PLENTY_OF_PASSES = 10.0
+PROBE_SHARE = 0.05  # of the budget, for PLENTY_OF_PASSES over the rows of the probe
+ENOUGH_RESIDUAL = 0.02
+# Passes to that residual grow with the number of rows to this power: see docs/solvers.md.
+GROWTH = 0.25
 
 
 class Part(NamedTuple):
@@ -35,15 +40,21 @@ class Part(NamedTuple):
         return operator.place(everywhere), int(np.count_nonzero(everywhere.any(axis=1)))
 
 
-def rows_for(passes: float, n: int) -> int:
-    """Of n, n / sqrt(2), n / 2 and so on, the most rows over which `passes` over all n are two.
+def probe_rows(passes: float, n: int) -> int:
+    """Rows over which a share of `passes` over all n is plenty."""
+    return _rows(n * math.sqrt(PROBE_SHARE * passes / PLENTY_OF_PASSES), n)
 
-    Not in between: a run that was interrupted and times its steps anew shall mostly come to the same number.
+
+def rows_for(passes: float, n: int, needed: float, probed: int) -> int:
+    """The most rows over which `passes` over all n are enough, where over `probed` rows `needed` were.
+
+    Solves needed (rows / probed)^GROWTH (rows / n)^2 = passes.
     """
-    if passes >= ENOUGH_PASSES:
-        return n
-    halvings = math.ceil(math.log2(ENOUGH_PASSES / max(passes, 1e-12)))
-    return min(n, max(FEWEST_ROWS, round(n * 2.0 ** (-halvings / 2))))
+    return _rows(n * (passes / needed * (probed / n) ** GROWTH) ** (1 / (2 + GROWTH)), n)
+
+
+def _rows(number: float, n: int) -> int:
+    return round(min(n, max(FEWEST_ROWS, number)))
 
 
 def take_part(operator: Operator, b: Columns, rows: int, key: RandomKey) -> Part:
