@@ -1,4 +1,4 @@
-"""Budgets that are too short for a pass: spent on some of the rows, without losing anything else."""
+"""Budgets that are too short to converge on all rows: spent on some of the rows, without losing anything else."""
 
 import jax
 import numpy as np
@@ -64,7 +64,7 @@ def test_a_short_budget_solves_the_equations_of_some_rows():
     A = shifted_gram(KERNEL, X)[np.ix_(used, used)]
     assert np.linalg.norm(A @ solution.weights[used] - Y[used]) < 0.2 * np.linalg.norm(Y[used])
     assert solution.result is dg.Result.BUDGET_REACHED and solution.passes < 1.3
-    assert f"too short for a pass, on {len(used):,} of {N:,} rows" in solution.message
+    assert f"too short for all rows, on {len(used):,} of {N:,}:" in solution.message
 
 
 def test_it_predicts_better_than_as_many_steps_over_all_rows(monkeypatch):

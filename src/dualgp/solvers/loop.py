@@ -336,7 +336,7 @@ class _Loop:
             )
         why = "was interrupted" if result is Result.INTERRUPTED else "used up its budget"
         if self.rows < self.operator.n:
-            why = f"{why}, which was too short for a pass, on {self.rows:,} of {self.operator.n:,} rows"
+            why = f"{why}, which was too short for all rows, on {self.rows:,} of {self.operator.n:,}"
             return f"{name} {why}: {reached} over all of them. {solver.if_unfinished}"
         reached = f"{reached}, asked for {solver.tol:.2g}"
         return f"{name} {why} after {at.step} steps at {reached}. {solver.if_unfinished}{slowed}"
