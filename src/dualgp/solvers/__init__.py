@@ -2,7 +2,7 @@
 
 base.py           what a solver is, what a Solution says, and `solve`
 loop.py           the one loop that every iterative solver runs in
-part.py           budgets that are too short for a pass
+part.py           budgets that are too short to converge on all rows
 residual.py       how far an answer is from solving the system, checked on fresh rows
 auto.py           solver="auto"
 cholesky.py       exact, in float64: the oracle

@@ -121,8 +121,10 @@ class _Loop:
         if self.run.checkpoint is None:
             return 0
         path = Path(self.run.checkpoint)
-        found = [file.suffix[1:].removesuffix("-rows") for file in path.parent.glob(f"{glob.escape(path.name)}.*-rows")]
-        return int(self.operator.agreed(max((int(rows) for rows in found if rows.isdigit()), default=0)))
+        files = path.parent.glob(f"{glob.escape(path.name)}.*-rows")
+        found = [file.suffix.removeprefix(".").removesuffix("-rows") for file in files]
+        most = max((int(rows) for rows in found if rows.isdigit() and int(rows) < self.operator.n), default=0)
+        return round(self.operator.agreed(most))
 
     def _rows_in_budget(self) -> int:
         """As many rows as the budget is enough for, as seen on a probe."""
