@@ -4,7 +4,7 @@
 
 `entries` is the budget, in entries of kernel matrices: as many rows at random as there are 1, 2, 3, 4.5 and 7 passes
 for. Matern-3/2 with learned hyperparameters; 5,000 rows to test on. Where the best line lies tells what residual is
-enough (`dualgp.solvers.part.ENOUGH_RESIDUAL`).
+enough for an RMSE (`dualgp.solvers.part.SMALL_ERROR`).
 """
 
 import argparse

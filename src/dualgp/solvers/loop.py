@@ -22,11 +22,11 @@ from dualgp.checkpoints import Checkpoint, delete
 from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, Result, Run, Solution, Trace, require_key
 from dualgp.solvers.part import (
-    ENOUGH_RESIDUAL,
     MANY_ROWS,
     PLENTY_OF_PASSES,
     PROBE_SHARE,
     Part,
+    enough_passes,
     probe_rows,
     rows_for,
     take_part,
@@ -133,12 +133,12 @@ class _Loop:
         if passes >= PLENTY_OF_PASSES:
             return n
         probed = probe_rows(passes, n)
-        enough = replace(self.requested, tol=max(ENOUGH_RESIDUAL, self.requested.tol))
-        part, probe = self._solve_part(enough, probed, PROBE_SHARE * passes)
+        part, probe = self._solve_part(self.requested, probed, PROBE_SHARE * passes)
         if probe.result is Result.INTERRUPTED:
             self._adopt(part, probe)
             raise KeyboardInterrupt
-        needed = probe.passes if probe.result is Result.CONVERGED else 2.0 * PLENTY_OF_PASSES
+        elsewhere = self._check(part.spread(probe.weights, self.operator)[0]).estimate
+        needed = enough_passes(probe.trace, elsewhere)
         if (timed := np.ptp(probe.trace.passes)) > 0:  # after the first chunk, which compiles
             seconds_per_pass = float(np.ptp(probe.trace.seconds) / timed) * (n / probed) ** 2
         return max(probed, rows_for(self._passes_left(seconds_per_pass), n, needed, probed))
@@ -188,7 +188,7 @@ class _Loop:
         by_count = math.inf if self.run.max_passes is None else self.run.max_passes - self.at.passes
         seconds = self._seconds_left()
         by_clock = math.inf if seconds is None else seconds / self.operator.agreed(seconds_per_pass)
-        return min(by_count, by_clock)
+        return max(min(by_count, by_clock), 1e-6)
 
     def go_on(self) -> Result:
         """Chunk after chunk until there is a reason to stop."""

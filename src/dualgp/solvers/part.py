@@ -3,26 +3,27 @@
 Before block descent has gone over the data once, most rows have no weight at all, or one that was found before their
 neighbours had any, and where there is hardly any noise a few passes are not enough either. If it must stop there,
 fewer rows and more passes predict better: on etopo20 (525,366 rows) two minutes lead to an RMSE of 0.126 instead of
-0.301. How many passes are enough is seen on a probe, few rows that take a twentieth of the budget. The rows do not
-depend on b, so that the variance of samples is not below the exact one either.
+0.301. How many passes are enough is seen on a probe, few rows that take a twentieth of the budget. Which rows these
+are does not depend on b, and their number only as the moment of stopping does: error bars are as honest.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from dualgp._random import generator
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
+from dualgp.solvers.base import Trace
 
 MANY_ROWS = 100_000  # below, a pass takes less than a minute, and no one stops there
 FEWEST_ROWS = 20_000
 PLENTY_OF_PASSES = 10.0
 PROBE_SHARE = 0.05  # of the budget, for PLENTY_OF_PASSES over the rows of the probe
-ENOUGH_RESIDUAL = 0.02
-# Passes to that residual grow with the number of rows to this power: see docs/solvers.md.
+SMALL_ERROR = 0.15  # of solving, against that of predicting
+# Passes that are enough grow with the number of rows to this power, or less (houseelectric, 57,000 to 115,000 rows).
 GROWTH = 0.25
 
 
@@ -43,6 +44,17 @@ class Part(NamedTuple):
 def probe_rows(passes: float, n: int) -> int:
     """Rows over which a share of `passes` over all n is plenty."""
     return _rows(n * math.sqrt(PROBE_SHARE * passes / PLENTY_OF_PASSES), n)
+
+
+def enough_passes(trace: Trace, elsewhere: Float[np.ndarray, " s"]) -> float:
+    """Passes after which the residual of every column was small against its error at rows that were left out.
+
+    Then more rows help more than more passes. Of a budget for 1, 2, 3, 4.5 or 7 passes over as many rows as it is
+    enough for, the best was 2 to 3 on precip (residual 0.08 to 0.2, RMSE 0.65), 2 on etopo20 (0.017, 0.089) and 4.5 on
+    covtype (0.03, 0.17): `benchmarks/parts.py`.
+    """
+    is_small = (trace.residual <= SMALL_ERROR * elsewhere).all(axis=1)
+    return float(trace.passes[np.argmax(is_small)]) if is_small.any() else 2.0 * PLENTY_OF_PASSES
 
 
 def rows_for(passes: float, n: int, needed: float, probed: int) -> int:
