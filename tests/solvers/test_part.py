@@ -193,6 +193,7 @@ def test_what_goes_wrong_on_some_rows_is_said(monkeypatch):
 def test_enough_passes_are_those_after_which_the_residual_is_small_against_the_error():
     residual = np.array([[0.5, 0.4], [0.2, 0.05], [0.05, 0.02], [0.01, 0.01]])
     trace = Trace(np.arange(4), np.array([1.0, 2.0, 3.0, 4.0]), np.arange(4.0), residual)
-    assert enough_passes(trace, np.array([1.0, 1.0])) == 3.0
-    assert enough_passes(trace, np.array([1.0, 0.1])) == 4.0
-    assert enough_passes(trace, np.array([1.0, 0.01])) == 2.0 * part.PLENTY_OF_PASSES
+    assert enough_passes(trace, np.array([1.0, 1.0]), 0.01) == 3.0
+    assert enough_passes(trace, np.array([1.0, 0.1]), 0.01) == 4.0
+    assert enough_passes(trace, np.array([1.0, 0.01]), 0.01) == 4.0  # the probe has converged
+    assert enough_passes(trace, np.array([1.0, 0.01]), 0.0) == 2.0 * part.PLENTY_OF_PASSES

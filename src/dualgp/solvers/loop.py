@@ -114,7 +114,7 @@ class _Loop:
             return None
         passes = None if run.max_passes is None else (1.0 - PROBE_SHARE) * run.max_passes
         self.part_file = None if run.checkpoint is None else f"{os.fspath(run.checkpoint)}.{rows}-rows"
-        return self._adopt(*self._solve_part(self.requested, rows, passes, self.part_file))
+        return self._adopt(*self._solve_part(rows, passes, self.part_file))
 
     def _begun_part(self) -> int:
         """The rows of the part that an interrupted run was at, 0 if there is none."""
@@ -133,19 +133,17 @@ class _Loop:
         if passes >= PLENTY_OF_PASSES:
             return n
         probed = probe_rows(passes, n)
-        part, probe = self._solve_part(self.requested, probed, PROBE_SHARE * passes)
+        part, probe = self._solve_part(probed, PROBE_SHARE * passes)
         if probe.result is Result.INTERRUPTED:
             self._adopt(part, probe)
             raise KeyboardInterrupt
         elsewhere = self._check(part.spread(probe.weights, self.operator)[0]).estimate
-        needed = enough_passes(probe.trace, elsewhere)
+        needed = enough_passes(probe.trace, elsewhere, self.solver.tol)
         if (timed := np.ptp(probe.trace.passes)) > 0:  # after the first chunk, which compiles
             seconds_per_pass = float(np.ptp(probe.trace.seconds) / timed) * (n / probed) ** 2
         return max(probed, rows_for(self._passes_left(seconds_per_pass), n, needed, probed))
 
-    def _solve_part(
-        self, solver: IterativeSolver, rows: int, passes: float | None, checkpoint: str | None = None
-    ) -> tuple[Part, Solution]:
+    def _solve_part(self, rows: int, passes: float | None, checkpoint: str | None = None) -> tuple[Part, Solution]:
         """The equations of so many rows, in at most `passes` over all of them and the seconds that are left."""
         n = self.operator.n
         part = take_part(self.operator, self.b, rows, jax.random.fold_in(self.setup_key, 1))
@@ -157,7 +155,7 @@ class _Loop:
             max_passes=None if passes is None else passes * (n / rows) ** 2,
             checkpoint=checkpoint,
         )
-        solution = iterate(solver, part.operator, part.b, run)
+        solution = iterate(self.requested, part.operator, part.b, run)
         self.at.passes += solution.passes * (rows / n) ** 2
         return part, solution
 
