@@ -50,9 +50,9 @@ def probe_rows(passes: float, n: int) -> int:
 def enough_passes(trace: Trace, elsewhere: Float[np.ndarray, " s"], tol: float) -> float:
     """Passes after which the residual of every column was small against its error at rows that were left out.
 
-    Or below `tol`, where the probe stopped. Then more rows help more than more passes. Of a budget for 1, 2, 3, 4.5 or 7 passes over as many rows as it is
-    enough for, the best was 2 to 3 on precip (residual 0.08 to 0.2, RMSE 0.65), 2 on etopo20 (0.017, 0.089) and 4.5 on
-    covtype (0.03, 0.17): `benchmarks/parts.py`.
+    Or below `tol`, where the probe stopped. Then more rows help more than more passes. Of a budget for 1, 2, 3, 4.5 or
+    7 passes over as many rows as it is enough for, the best was 2 to 3 on precip (residual 0.08 to 0.2, RMSE 0.65), 2
+    on etopo20 (0.017, 0.089) and 4.5 on covtype (0.03, 0.17): `benchmarks/parts.py`.
     """
     is_small = (trace.residual <= np.maximum(SMALL_ERROR * elsewhere, tol)).all(axis=1)
     return float(trace.passes[np.argmax(is_small)]) if is_small.any() else 2.0 * PLENTY_OF_PASSES
