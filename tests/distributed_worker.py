@@ -18,6 +18,7 @@ def work(folder: Path, rank: int, size: int, port: int) -> None:
     import jax
 
     import dualgp as dg
+    from dualgp.operators import sharded
     from dualgp.solvers import loop, part
 
     job = json.loads((folder / "job.json").read_text())
@@ -29,6 +30,7 @@ def work(folder: Path, rank: int, size: int, port: int) -> None:
         results = {}
         for name, case in job["cases"].items():
             settings = {key: case[key] for key in ("dtype", "max_passes") if key in case}
+            sharded.COPIED_BYTES = case.get("copied_bytes", 1 << 30)
             loop.MANY_ROWS = case.get("many_rows", 100_000)
             if "checkpoint" in case:
                 settings["checkpoint"] = folder / case["checkpoint"]

@@ -23,6 +23,7 @@ BLOCKS = {"solver": "BlockDescent", "settings": {"block_size": 100, "tol": 1e-3}
 CASES = {
     "blocks": {**BLOCKS, "dtype": "float32"},
     "double": {**BLOCKS, "dtype": "float64"},
+    "spread": {**BLOCKS, "dtype": "float64", "copied_bytes": 0},
     "part": {**BLOCKS, "dtype": "float64", "max_passes": 0.5, "many_rows": N - 1},
     "kept": {
         "solver": "SDD",
@@ -115,6 +116,25 @@ def test_four_devices_give_the_answer_of_one(alone, on_four, case, what):
 @pytest.mark.parametrize("case", ["blocks", "double", "part", "cg"])
 def test_two_processes_give_the_answer_of_one(alone, by_two, case, what):
     assert_same(alone, by_two, case, what)
+
+
+def test_a_step_sends_the_sums_of_its_rows_and_nothing_else():
+    code = """
+import re, jax, numpy as np, dualgp as dg
+from dualgp._arrays import wide
+from dualgp.operators.sharded import ShardedOperator
+from dualgp.solvers.loop import _advance
+with wide():
+    operator = ShardedOperator(dg.RBF(), np.random.rand(301, 2).astype(np.float32), 0.1, mesh="all", memory=0)
+    b = operator.place(np.ones((301, 5), np.float32))
+    solver = dg.BlockDescent(block_size=30).prepared(operator, b, None)[0]
+    arguments = solver, operator, b, solver.init(operator, b, b), jax.random.key(0), np.int32(0), np.int32(1)
+    text = _advance.lower(*arguments).compile().compiled.as_text()
+print(re.findall(r"= (\\S+?)\\{\\S* (?:all-|collective-|reduce-scatter)", text))
+"""
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    output = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert output.stdout.strip() == "['f32[30,5]']", output
 
 
 def test_what_two_processes_save_is_one_file_for_anyone(by_two, folder):

@@ -20,6 +20,7 @@ each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "TILE_ENTRIES", 1)
+    monkeypatch.setattr(tiles, "TILE_ENTRIES_OF_A_CORE", 1)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,15 @@ def test_rows_equal_those_of_the_dense_matrix(memory, dtype, dense):
         product = jax.jit(lambda op: op.rows(jnp.asarray(index), v))(operator(memory, dtype))
     assert product.dtype == dtype
     np.testing.assert_allclose(product, dense[index] @ np.asarray(v, np.float64), **tolerance(dtype))
+
+
+@each_memory
+def test_a_residual_is_that_of_the_dense_matrix(memory, dense):
+    index = np.array([3, 699, 3, 512, 0], np.int32)
+    with wide():
+        v, b = columns(np.float64), columns(np.float64)[::-1]
+        residual = jax.jit(lambda op: op.residual(jnp.asarray(index), v, b))(operator(memory))
+    np.testing.assert_allclose(residual, dense[index] @ np.asarray(v) - np.asarray(b)[index], **tolerance(np.float64))
 
 
 @each_memory

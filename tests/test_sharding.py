@@ -21,6 +21,7 @@ def test_the_sharded_operator_has_the_products_of_the_plain_one(kernel, memory):
     with wide():
         for product in (
             lambda operator: operator.rows(index, operator.place(v)),
+            lambda operator: operator.residual(index, operator.place(v), operator.place(v[::-1])),
             lambda operator: operator.kernel_rows(index, operator.place(v)),
             lambda operator: operator.kernel_columns(index, u),
             lambda operator: operator.block(index),

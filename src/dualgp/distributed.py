@@ -17,7 +17,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 PEER_LOST = 4  # the exit code of a process that another one has left alone
@@ -60,6 +61,7 @@ def initialize(
         ) from None
     if jax.process_count() > 1:
         _watch(jax.process_index(), jax.process_count())
+        _let_work_go_first()
 
 
 def finish() -> None:
@@ -113,6 +115,19 @@ def _check(coordinator: str | None, rank: int | None, size: int | None) -> None:
         raise ValueError(f"coordinator must be 'host:port', such as '10.0.0.1:1234', got {coordinator!r}.")
     if not 0 <= rank < size:
         raise ValueError(f"rank must be from 0 to size - 1, got rank={rank} and size={size}.")
+
+
+def _let_work_go_first() -> None:
+    """Give the lowest priority to threads that wait for sockets.
+
+    One of them, gloo's, polls from when a message arrives until somebody asks for it. Where a process has one core,
+    that keeps the thread that would ask from running: a sum over two processes takes 4 ms, a time slice of Linux, and
+    0.7 ms like this.
+    """
+    for thread in Path("/proc/self/task").glob("*"):
+        with suppress(OSError):  # threads that have ended; systems that do not tell
+            if (thread / "wchan").read_text() in ("ep_poll", "do_epoll_wait"):
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
 
 
 def _watch(rank: int, size: int) -> None:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import in_wide
+from dualgp._arrays import compiled, in_wide
 from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points, check_positive
 from dualgp._random import generator
 from dualgp._types import RandomKey
@@ -258,7 +258,7 @@ def _climb(
     return np.clip(ends, box[:, 0], box[:, 1]), values
 
 
-@eqx.filter_jit
+@compiled
 def _ascend(
     paths: SamplePaths,
     box: Float[Array, "d 2"],

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import is_traced, wide
+from dualgp._arrays import compiled, is_traced, wide
 from dualgp._random import independent_normals
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Features, Kernel
@@ -103,7 +103,7 @@ class SamplePaths(eqx.Module):
             return jnp.einsum("sqf,fs->sq", features, jnp.asarray(self.prior.weights, x.dtype))
 
         def update(points: Float[Array, "s q d"], x_tile: Points, w_tile: Columns) -> Float[Array, "s q"]:
-            block = self.update.kernel(points.reshape(s * q, d), x_tile).reshape(s, q, -1)
+            block = self.update.kernel.against(points.reshape(s * q, d), data)(x_tile).reshape(s, q, -1)
             return jnp.einsum("sqt,ts->sq", block, w_tile)
 
         def with_gradient(function: Callable, *more: AnyArray) -> tuple[Float[Array, "s q"], Float[Array, "s q d"]]:
@@ -177,6 +177,6 @@ def _evaluate_block(function: Callable[[Points], Columns], points: np.ndarray, s
     return np.asarray(_call(function, padded))[:m]
 
 
-@eqx.filter_jit
+@compiled
 def _call(function: Callable[[Points], Columns], x: Points) -> Columns:
     return function(x)

@@ -101,9 +101,9 @@ def test_narrow_blocks_take_as_many_passes_and_lead_to_the_same_answer():
 def test_after_a_divergence_blocks_are_solved_in_float64():
     assert BlockDescent(block_dtype="float32").slower().block_dtype == "float64"
     x, y = data(2000, d=1, dtype=np.float32)
-    operator = dg.KernelOperator(dg.RBF(1.0), x, 1e-5)
+    operator = dg.KernelOperator(dg.RBF(1.0), x, 1e-6)
     solution = dg.solve(operator, y, BlockDescent(block_dtype="float32"), key=KEY, max_passes=20)
-    assert "started again more carefully 1 time" in solution.message
+    assert solution.solver.block_dtype == "float64"
     assert np.isfinite(solution.weights).all()
 
 

@@ -44,9 +44,9 @@ class Kernel(eqx.Module):
         """The inputs on a scale where near points are strongly correlated. Only speed depends on it."""
         return jnp.asarray(x)
 
-    def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
-        """The function x2 -> k(x1, x2), for many x2: what depends on x1 alone may be done once."""
-        return lambda x2: self(x1, x2)
+    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
+        """The function tile -> k(x1, tile), for tiles of x2: what depends on x1 or on all of x2 may be done once."""
+        return lambda tile: self(x1, tile)
 
     @property
     def is_stationary(self) -> bool:
@@ -117,9 +117,9 @@ class Sum(Pair):
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         return self.left(x1, x2) + self.right(x1, x2)
 
-    def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
-        left, right = self.left.against(x1), self.right.against(x1)
-        return lambda x2: left(x2) + right(x2)
+    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
+        left, right = self.left.against(x1, x2), self.right.against(x1, x2)
+        return lambda tile: left(tile) + right(tile)
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.left.diagonal(x) + self.right.diagonal(x)
@@ -141,9 +141,9 @@ class Product(Pair):
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         return self.left(x1, x2) * self.right(x1, x2)
 
-    def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
-        left, right = self.left.against(x1), self.right.against(x1)
-        return lambda x2: left(x2) * right(x2)
+    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
+        left, right = self.left.against(x1, x2), self.right.against(x1, x2)
+        return lambda tile: left(tile) * right(tile)
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.left.diagonal(x) * self.right.diagonal(x)
@@ -171,11 +171,11 @@ class Scale(Kernel):
         block = self.kernel(x1, x2)
         return jnp.asarray(self.scale, block.dtype) * block
 
-    def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
-        inner = self.kernel.against(x1)
+    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
+        inner = self.kernel.against(x1, x2)
 
-        def block(x2: Points) -> Float[Array, "n1 n2"]:
-            values = inner(x2)
+        def block(tile: Points) -> Float[Array, "n1 tile"]:
+            values = inner(tile)
             return jnp.asarray(self.scale, values.dtype) * values
 
         return block

@@ -8,6 +8,7 @@ exact in float32, and a small remainder. Measured: 20 to 300 times smaller error
 """
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -20,16 +21,31 @@ _SPLIT_UP_TO = 3  # dimensions
 
 def squared_distances(a: Points, b: Points) -> Float[Array, "n1 n2"]:
     """||a_i - b_j||^2 for all pairs; exactly zero for equal rows, and with a finite gradient everywhere."""
+    return distances_from(a, b)(b)
+
+
+def distances_from(a: Points, b: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
+    """The function from some rows of `b` to their squared distances from `a`.
+
+    What all of `b` has to be looked at for is done once: done for every tile of 1,024 rows, it took longer than the
+    tile itself (n = 50,000, d = 9, 512 rows, one column: 35 ms instead of 16).
+    """
     usual = _usual_rows(a, b)
     centre = jax.lax.stop_gradient(jnp.mean(a, axis=0, where=usual))
-    a, b = a - centre, b - centre
+    a = a - centre
     if a.dtype == jnp.float32 and a.shape[1] <= _SPLIT_UP_TO:
-        return _split(a, b, usual)
-    norms = _norms(a)[:, None] + _norms(b)[None, :]
-    squared = norms - 2.0 * a @ b.T
-    # Below the rounding error of the formula a distance is zero: duplicates are duplicates, on and off the diagonal.
-    noise_floor = 8.0 * jnp.finfo(a.dtype).eps * norms
-    return _zero_below(squared, noise_floor)
+        return _split_from(a, jnp.max(jnp.abs(b - centre), initial=0.0), usual, centre)
+    norms_a = _norms(a)[:, None]
+
+    def squared_to(tile: Points) -> Float[Array, "n1 tile"]:
+        tile = tile - centre
+        norms = norms_a + _norms(tile)[None, :]
+        squared = norms - 2.0 * a @ tile.T
+        # Below the rounding error of the formula a distance is zero: duplicates are duplicates, wherever they are.
+        noise_floor = 8.0 * jnp.finfo(a.dtype).eps * norms
+        return _zero_below(squared, noise_floor)
+
+    return squared_to
 
 
 def _usual_rows(a: Points, b: Points) -> Bool[Array, "n1 1"]:
@@ -41,24 +57,34 @@ def _usual_rows(a: Points, b: Points) -> Bool[Array, "n1 1"]:
     return inside | ~jnp.any(inside)
 
 
-def _split(a: Points, b: Points, usual: Bool[Array, "n1 1"]) -> Float[Array, "n1 n2"]:
-    largest = jnp.maximum(jnp.max(jnp.abs(a), initial=0.0, where=usual), jnp.max(jnp.abs(b), initial=0.0))
+def _split_from(
+    a: Points, largest_b: Float[Array, ""], usual: Bool[Array, "n1 1"], centre: Float[Array, " d"]
+) -> Callable[[Points], Float[Array, "n1 tile"]]:
+    largest = jnp.maximum(jnp.max(jnp.abs(a), initial=0.0, where=usual), largest_b)
     bits = math.floor((22 - math.log2(a.shape[1])) / 2)  # so that d * (2 * 2^bits)^2 <= 2^24
     grid = jax.lax.stop_gradient(jnp.where(largest > 0, largest, 1.0)) / 2.0**bits
-    a, b = a / grid, b / grid
-    coarse_a, coarse_b = jnp.round(a), jnp.round(b)
-    fine_a, fine_b = a - coarse_a, b - coarse_b
-    # Norms ride along as two more columns of the products: one pass over the entries less for each of them.
-    coarse = _with_norms(-2.0 * coarse_a, _norms(coarse_a), coarse_b, _norms(coarse_b))
+    a = a / grid
+    coarse_a = jnp.round(a)
+    fine_a = a - coarse_a
     offset_a = jnp.sum((2.0 * coarse_a + fine_a) * fine_a, axis=1)
-    offset_b = jnp.sum((2.0 * coarse_b + fine_b) * fine_b, axis=1)
-    left, right = jnp.concatenate([a, fine_a], axis=1), jnp.concatenate([fine_b, coarse_b], axis=1)
-    squared = coarse + _with_norms(-2.0 * left, offset_a, right, offset_b)
+    left = jnp.concatenate([a, fine_a], axis=1)
     # For near neighbours the rounding error is that of the two offsets, whatever the distance of other points.
     size = jnp.sum((2.0 * jnp.abs(coarse_a) + jnp.abs(fine_a)) * jnp.abs(fine_a), axis=1, keepdims=True)
     size = jnp.maximum(size, jnp.max(size, initial=0.0, where=usual))
     noise_floor = 16.0 * jnp.finfo(a.dtype).eps * jax.lax.stop_gradient(size)
-    return _zero_below(squared, noise_floor) * (grid * grid)
+
+    def squared_to(tile: Points) -> Float[Array, "n1 tile"]:
+        b = (tile - centre) / grid
+        coarse_b = jnp.round(b)
+        fine_b = b - coarse_b
+        # Norms ride along as two more columns of the products: one pass over the entries less for each of them.
+        coarse = _with_norms(-2.0 * coarse_a, _norms(coarse_a), coarse_b, _norms(coarse_b))
+        offset_b = jnp.sum((2.0 * coarse_b + fine_b) * fine_b, axis=1)
+        right = jnp.concatenate([fine_b, coarse_b], axis=1)
+        squared = coarse + _with_norms(-2.0 * left, offset_a, right, offset_b)
+        return _zero_below(squared, noise_floor) * (grid * grid)
+
+    return squared_to
 
 
 def _with_norms(

@@ -6,6 +6,7 @@ transform of the profile is a spherical density, and cos(omega . (x - x')) avera
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from dualgp._arrays import as_floats, as_parameter, is_traced
 from dualgp._checks import check_positive
 from dualgp._types import AnyArray, Points, RandomKey
 from dualgp.kernels.base import Kernel
-from dualgp.kernels.distances import safe_sqrt, squared_distances
+from dualgp.kernels.distances import distances_from, safe_sqrt
 from dualgp.kernels.features import Features, FourierFeatures, draw_frequencies
 
 
@@ -52,8 +53,16 @@ class Stationary(Kernel):
         """The length that a frequency in d dimensions exceeds with probability `tail`, at unit lengthscale."""
 
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
-        profile = self.profile(squared_distances(self.coordinates(x1), self.coordinates(x2)))
-        return jnp.asarray(self.variance, profile.dtype) * profile
+        return self.against(x1, x2)(x2)
+
+    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
+        squared_to = distances_from(self.coordinates(x1), self.coordinates(x2))
+
+        def block(tile: Points) -> Float[Array, "n1 tile"]:
+            profile = self.profile(squared_to(self.coordinates(tile)))
+            return jnp.asarray(self.variance, profile.dtype) * profile
+
+        return block
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return jnp.full(x.shape[:1], jnp.asarray(self.variance, as_floats(x).dtype))

@@ -43,15 +43,15 @@ class Tanimoto(Kernel):
         dtype = jnp.result_type(x1.dtype, x2.dtype, jnp.float32)
         return self._of_sums(minima_of_pairs(counts1, counts2), row_sums(counts1), row_sums(counts2), dtype)
 
-    def against(self, x1: Points) -> Callable[[Points], Float[Array, "n1 n2"]]:
+    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
         x1 = jnp.asarray(x1)
         counts = as_counts(x1)
         shared, sums = sums_of_minima(counts), row_sums(counts)
 
-        def block(x2: Points) -> Float[Array, "n1 n2"]:
-            x2 = jnp.asarray(x2)
-            other = as_counts(x2)
-            dtype = jnp.result_type(x1.dtype, x2.dtype, jnp.float32)
+        def block(tile: Points) -> Float[Array, "n1 tile"]:
+            tile = jnp.asarray(tile)
+            other = as_counts(tile)
+            dtype = jnp.result_type(x1.dtype, tile.dtype, jnp.float32)
             return self._of_sums(shared(other), sums, row_sums(other), dtype)
 
         return block

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import in_wide
+from dualgp._arrays import compiled, in_wide
 from dualgp._checks import check_count
 from dualgp._types import AnyArray, Columns, RandomKey
 from dualgp.learning.likelihood import NotDefinite, information
@@ -215,7 +215,7 @@ def _share(weights: Columns) -> Float[Array, " s"]:
     return jnp.full(weights.shape[1], -0.5 / (weights.shape[1] - 1), weights.dtype).at[0].set(0.5)
 
 
-@eqx.filter_jit
+@compiled
 def _kernel_gradient(
     parameters: Parameters,
     vector: AnyArray,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import is_traced, wide
+from dualgp._arrays import compiled, is_traced, wide
 from dualgp._types import AnyArray, Columns, Indices, RandomKey
 from dualgp.kernels import Features
 from dualgp.operators.tiles import in_row_blocks
@@ -71,6 +71,10 @@ class Operator(eqx.Module):
         """A[index] @ v."""
         return self.kernel_rows(index, v) + self._noise * v[index]
 
+    def residual(self, index: Indices, v: Columns, b: Columns) -> Float[Array, "batch s"]:
+        """A[index] @ v - b[index]."""
+        return self.rows(index, v) - b[index]
+
     def block(self, index: Indices, dtype: Any = None) -> Float[Array, "batch batch"]:
         """A[index][:, index], for distinct indices."""
         block = self.kernel_block(index, index, dtype)
@@ -124,6 +128,6 @@ class Operator(eqx.Module):
         return jnp.asarray(self.noise, self.dtype)
 
 
-@eqx.filter_jit
+@compiled
 def _product(operator: Operator, v: Columns) -> Columns:
     return operator @ v

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import as_parameter, in_wide, is_traced
+from dualgp._arrays import as_parameter, compiled, in_wide, is_traced
 from dualgp._checks import check_finite, check_positive
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
@@ -113,7 +113,7 @@ def _block(kernel: Kernel, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
     return kernel(x1, x2)
 
 
-@eqx.filter_jit
+@compiled
 def _assemble(kernel: Kernel, x: Points, dtype: np.dtype) -> Float[Array, "n n"]:
     return in_row_blocks(lambda rows: kernel(x[rows], x), x.shape[0], x.shape[0], dtype)
 

@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import as_parameter, in_wide, is_traced
+from dualgp._arrays import as_parameter, compiled, in_wide, is_traced
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
 from dualgp.operators.base import Operator
@@ -25,6 +25,9 @@ from dualgp.operators.tiles import in_row_blocks, precision, tiled_product
 from dualgp.sharding import Layout, agreed, as_mesh, checksum
 
 EVERYWHERE = PartitionSpec()
+# Inputs that take no more than this are on every device as well. Neighbourhoods need all of them now and then anyway,
+# and a step then sends nothing but its B x s sums.
+COPIED_BYTES = 1 << 30
 
 
 class ShardedOperator(Operator):
@@ -44,6 +47,7 @@ class ShardedOperator(Operator):
     x: Float[AnyArray, "height d"]
     noise: AnyArray
     kept: Float[AnyArray, "n height"] | None
+    copied: Float[AnyArray, "height d"] | None
     layout: Layout = eqx.field(static=True)
 
     @in_wide
@@ -63,6 +67,7 @@ class ShardedOperator(Operator):
         self.x = self.layout.place(own, own[0] if len(own) else 0.0)
         check_distances(kernel.coordinates(self.x))
         self.kept = _keep(kernel, self.x, self.layout) if self._fits(memory) else None
+        self.copied = _copied(self.x, self.layout) if self.x.nbytes <= COPIED_BYTES else None
 
     @property
     def n(self) -> int:
@@ -72,27 +77,31 @@ class ShardedOperator(Operator):
     def dtype(self) -> np.dtype:
         return precision(self.x)
 
-    def rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
-        # The noise's term is one of the all-reduce's: v[index] would be another B x s numbers on the network.
-        return self._rows(index, v, self._noise)
-
     def kernel_rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
-        return self._rows(index, v, jnp.zeros((), self.dtype))
+        return self._rows(index, v, jnp.zeros((), self.dtype), None)
 
-    def _rows(self, index: Indices, v: Columns, noise: Float[Array, ""]) -> Float[Array, "batch s"]:
-        def part(kernel: Kernel, source: Any, v: Columns, index: Indices, noise: Array) -> Float[Array, "batch s"]:
+    def rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
+        return self._rows(index, v, self._noise, None)
+
+    def residual(self, index: Indices, v: Columns, b: Columns) -> Float[Array, "batch s"]:
+        return self._rows(index, v, self._noise, b)
+
+    def _rows(self, index: Indices, v: Columns, noise: Float[Array, ""], b: Columns | None) -> Float[Array, "batch s"]:
+        """K[index] @ v + noise * v[index] - b[index], by one all-reduce: each term apart would be as much to send."""
+
+        def part(kernel: Kernel, source: Any, v: Columns, b: Any, index: Indices, noise: Array) -> Columns:
             kept, points, x = source
             product = tiled_product(kernel, points, x, v) if kept is None else kept[index] @ v
             here = index - self._first_row()
-            is_here = ((here >= 0) & (here < v.shape[0]))[:, None]
-            own = jnp.where(is_here, v[jnp.clip(here, 0, v.shape[0] - 1)], 0.0)
-            return jax.lax.psum(product + noise * own, self.layout.axes)
+            is_here, place = (here >= 0) & (here < v.shape[0]), jnp.clip(here, 0, v.shape[0] - 1)
+            own = noise * v[place] if b is None else noise * v[place] - b[place]
+            return jax.lax.psum(product + jnp.where(is_here[:, None], own, 0.0), self.layout.axes)
 
         rows, columns = self.layout.rows, PartitionSpec(None, self.layout.axes)
-        specs = (EVERYWHERE, (columns, EVERYWHERE, rows), rows, EVERYWHERE, EVERYWHERE)
+        specs = (EVERYWHERE, (columns, EVERYWHERE, rows), rows, rows, EVERYWHERE, EVERYWHERE)
         source = (None, self._points(index), self.x) if self.kept is None else (self.kept, None, None)
         v = jax.lax.with_sharding_constraint(v, self.layout.sharding)
-        return self._on_devices(part, specs, EVERYWHERE)(self.kernel, source, v, index, noise)
+        return self._on_devices(part, specs, EVERYWHERE)(self.kernel, source, v, b, index, noise)
 
     def kernel_columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "height s"]:
         def part(kernel: Kernel, x: Points, points: Points, u: Columns) -> Columns:
@@ -120,8 +129,9 @@ class ShardedOperator(Operator):
         return self._data_only(features(self.x))
 
     def coordinates(self) -> Float[Array, "n c"]:
-        # Every device cuts the neighbourhoods for itself: n x c numbers on each, gathered once in an epoch.
-        return self._everywhere(self.kernel.coordinates(self.x))[: self.n]
+        # Every device cuts the neighbourhoods for itself: n x c numbers on each, for as long as it takes.
+        x = self.x if self.copied is None else self.copied
+        return self._everywhere(self.kernel.coordinates(x))[: self.n]
 
     def part(self, index: Int[np.ndarray, " rows"]) -> ShardedOperator:
         x, memory = self.layout.collect(self.x)[index], 0 if self.kept is None else None
@@ -185,8 +195,8 @@ class ShardedOperator(Operator):
         return np.concatenate([np.asarray(shard.data) for shard in shards])[: own.stop - own.start]
 
     def _points(self, index: Indices) -> Points:
-        """x[index] on every device: an all-reduce of B x d numbers."""
-        return self._everywhere(self.x[index])
+        """x[index] on every device: an all-reduce of B x d numbers, unless each has a copy of x."""
+        return self._everywhere((self.x if self.copied is None else self.copied)[index])
 
     def _everywhere(self, array: Array) -> Array:
         return jax.lax.with_sharding_constraint(array, NamedSharding(self.layout.mesh, EVERYWHERE))
@@ -224,12 +234,17 @@ def spread_product(kernel: Kernel, rows: Points, x: Points, v: Columns, layout: 
     return on_devices(part, layout, specs, EVERYWHERE)(kernel, rows, x, v)
 
 
-@eqx.filter_jit
+@compiled
 def _whole_pass(operator: ShardedOperator, v: Columns) -> Columns:
     return operator @ v
 
 
 @eqx.filter_jit
+def _copied(x: Points, layout: Layout) -> Points:
+    return jax.lax.with_sharding_constraint(x, NamedSharding(layout.mesh, EVERYWHERE))
+
+
+@compiled
 def _keep(kernel: Kernel, x: Points, layout: Layout) -> Float[Array, "n height"]:
     """K, each device with the columns of its own rows: a product then reads whole rows of its share."""
     everything = jax.lax.with_sharding_constraint(x, NamedSharding(layout.mesh, EVERYWHERE))

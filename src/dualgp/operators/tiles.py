@@ -12,18 +12,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dualgp._threads import num_cores
 from dualgp._types import Columns, Indices, Points
 from dualgp.kernels import Kernel
 
-# Entries of K that exist at once when streaming: 2 MB in float32, the caches of two cores. At n = 50,000, d = 9 and 512
-# rows, tiles of 512 to 2,048 columns differ by a tenth; with 1,792 rows 512 columns take 138 ms and 2,048 take 181.
-TILE_ENTRIES = 1 << 19
+# Entries of K that exist at once when streaming. On one core a tile is to stay near it, 2 MB in float32: 1,357 rows of
+# n = 25,000 with 65 columns take 71 ms with tiles of 256, and 74 to 82 with 1,024, as neighbours of the machine use its
+# shared cache or not. Several cores take a tile together, and each time they start and wait for each other: 512 rows of
+# n = 50,000 with one column take 12 ms with tiles of 4,096 on two cores, 15 with 1,024.
+TILE_ENTRIES_OF_A_CORE, TILE_ENTRIES = 1 << 19, 1 << 21
 ROW_BLOCK = 512
 
 
 def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns) -> Float[Array, "m s"]:
     """k(rows, x) @ v without ever holding k(rows, x): a sum over tiles of columns, differentiable in O(tile) memory."""
-    block = kernel.against(rows)
+    block = kernel.against(rows, x)
 
     @jax.checkpoint  # the backward pass computes a tile again rather than keeping all of them
     def term(x_tile: Points, v_tile: Columns) -> Float[Array, "m s"]:
@@ -69,5 +72,6 @@ def precision(x: Points) -> np.dtype:
 
 
 def _tile(rows: int) -> int:
-    """Columns in a tile for this many rows: a power of two, so that the tile has about TILE_ENTRIES entries."""
-    return 1 << max(9, min(14, (TILE_ENTRIES // max(rows, 1)).bit_length() - 1))
+    """Columns in a tile for this many rows: a power of two, so that it has at most about so many entries."""
+    entries = TILE_ENTRIES_OF_A_CORE if num_cores() == 1 else TILE_ENTRIES
+    return 1 << max(8, min(14, (entries // max(rows, 1)).bit_length() - 1))

@@ -80,7 +80,7 @@ class Coordinates(Estimate):
         self, operator: Operator, b: Columns, point: Columns, key: RandomKey
     ) -> tuple[Columns, Float[Array, " s"]]:
         index, scale = _batch(operator, key, self.batch_size)
-        rows = operator.rows(index, point) - b[index]
+        rows = operator.residual(index, point, b)
         return jnp.zeros_like(b).at[index].add(scale * rows), scale * _squared(rows)
 
     def passes(self, n: int) -> float:

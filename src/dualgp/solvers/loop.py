@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dualgp._arrays import compiled
 from dualgp._threads import one_blas_thread_on_few_cores
 from dualgp._types import Columns, RandomKey
 from dualgp.checkpoints import Checkpoint, delete
@@ -342,7 +342,7 @@ class _Loop:
         return f"{name} {why} after {at.step} steps at {reached}. {solver.if_unfinished}{slowed}"
 
 
-@eqx.filter_jit
+@compiled
 def _advance(
     solver: IterativeSolver, operator: Operator, b: Columns, state: Any, key: RandomKey, first: Array, num: Array
 ) -> tuple[Any, Float[Array, " s"]]:

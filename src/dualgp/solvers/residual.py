@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import in_wide
+from dualgp._arrays import compiled, in_wide
 from dualgp._random import generator
 from dualgp._types import Columns, Indices, RandomKey
 from dualgp.operators import Operator
@@ -50,6 +50,6 @@ def fresh_residual(operator: Operator, b: Columns, weights: Columns, key: Random
     return Residual(np.sqrt(n * mean) / norms, np.sqrt(n * (mean + 2.0 * error)) / norms, num / n)
 
 
-@eqx.filter_jit
+@compiled
 def _row_residuals(operator: Operator, b: Columns, weights: Columns, index: Indices) -> Float[Array, "rows s"]:
-    return jnp.asarray(b)[index] - operator.rows(index, weights)
+    return operator.residual(index, jnp.asarray(weights), jnp.asarray(b))

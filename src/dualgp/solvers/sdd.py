@@ -81,7 +81,7 @@ class SDD(IterativeSolver):
         step = jnp.asarray(self.step_size, b.dtype) / B  # beta * n / B
 
         index = jax.random.randint(key, (B,), 0, n, jnp.int32)  # independent, with replacement
-        gradient = operator.rows(index, alpha + rho * velocity) - b[index]  # the coordinates in the batch
+        gradient = operator.residual(index, alpha + rho * velocity, b)  # the coordinates in the batch
         velocity = (rho * velocity).at[index].add(-step * gradient)  # add: an index may come up twice
         alpha = alpha + velocity
         average = r * alpha + (1 - r) * average
