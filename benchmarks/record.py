@@ -18,12 +18,16 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def medians(functions: dict[str, Callable[[], Any]], repeats: int = 5) -> dict[str, float]:
-    """Median seconds of each, in turns so that a noisy moment does not fall on one of them alone; compiled before."""
+    """Median seconds of each, in turns so that a noisy moment does not fall on one of them alone; compiled before.
+
+    A turn is a run that does not count, because of what the one before left in the caches, and one that does.
+    """
     for function in functions.values():
         jax.block_until_ready(function())
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
+            jax.block_until_ready(function())
             began = time.perf_counter()
             jax.block_until_ready(function())
             seconds[name].append(time.perf_counter() - began)

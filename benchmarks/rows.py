@@ -2,21 +2,23 @@
 
     python benchmarks/rows.py [--n 15000,50000,200000] [--d 3,9,26,90] [--columns 1,65]
 
+- ours: `operator.kernel_rows`, compiled as the steps of solvers are (`_arrays.compiled`).
 - one expression: distances by a matrix product, the kernel and the product in one jitted line: a 512 x n temporary.
 - broadcast: x[I, None] - x, as in the published code: 512 x n x d subtractions. Left out where it takes minutes.
-- floor: the two matrix products alone plus sqrt and exp over as many entries, in tiles that stay in the cache.
+- floor: the two matrix products alone plus sqrt and exp over as many entries, in tiles that stay in the cache, compiled
+  like ours.
 """
 
 import argparse
 import math
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from record import medians, save
 
 import dualgp as dg
+from dualgp._arrays import compiled
 
 ROWS, TILE = 512, 1024
 KERNEL = dg.Matern32(1.5)
@@ -58,14 +60,14 @@ def measure(n: int, d: int, columns: int) -> dict:
     v = jnp.asarray(rng.normal(size=(n, columns)), jnp.float32)
     index = jnp.asarray(rng.permutation(n)[:ROWS], jnp.int32)
     operator = dg.KernelOperator(KERNEL, x, 0.1, memory=0)
-    ours = eqx.filter_jit(lambda operator, index, v: operator.kernel_rows(index, v))
-    plain, products, pairs = (jax.jit(f) for f in (one_expression, products_alone, broadcast))
-    elementwise = jax.jit(roots_and_exponentials_alone)
+    ours = compiled(lambda operator, index, v: operator.kernel_rows(index, v))
+    plain, pairs = jax.jit(one_expression), jax.jit(broadcast)
+    products, elementwise = compiled(products_alone), compiled(roots_and_exponentials_alone)
     ways = {
         "ours": lambda: ours(operator, index, v),
         "one expression": lambda: plain(x, index, v),
         "products": lambda: products(x, index, v),
-        "roots and exponentials": lambda: elementwise(n // TILE),
+        "roots and exponentials": lambda: elementwise(jnp.int32(n // TILE)),
     }
     if n * d < 2_000_000:
         ways["broadcast"] = lambda: pairs(x, index, v)

@@ -54,4 +54,5 @@ def compiled(function: Callable) -> Callable:
     XLA uses half of a wide vector register unless it is told otherwise: a row block of K takes a quarter less time with
     all of it where there is AVX-512 (n = 50,000, d = 9, 512 rows: 11.5 ms against 15.4), and the same elsewhere.
     """
-    return eqx.filter_jit(function, compiler_options={"xla_cpu_prefer_vector_width": 512})
+    settings: dict[str, Any] = {"compiler_options": {"xla_cpu_prefer_vector_width": 512}}
+    return eqx.filter_jit(function, **settings)
