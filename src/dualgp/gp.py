@@ -23,6 +23,7 @@ from dualgp.paths import PriorPaths, evaluate, prior_paths
 from dualgp.posterior import Posterior
 from dualgp.sharding import Layout, as_mesh
 from dualgp.solvers import Result, Solver, solve
+from dualgp.solvers.base import as_solver
 
 DOUBLE_UP_TO = 10_000  # points: beyond, float64 inputs are solved in float32 unless dtype says otherwise
 
@@ -79,21 +80,25 @@ class GaussianProcess(eqx.Module):
         - `key`: randomness of samples and solver; `num_features`: random features for each prior function.
         - `start`: weights to start from, those of a posterior with similar parameters, the same key and at most as many
           samples.
-        - `dtype`: by default that of `x`, but float32 from 10,000 points on. `memory`: see `KernelOperator`.
+        - `dtype`: by default that of `x`, but float32 from 10,000 points on.
+        - `memory`: see `KernelOperator`. Unless it is given, K is kept where it fits and that saves time.
         - `mesh`: devices to spread the rows over: a `jax.sharding.Mesh`, a number, "all" or a list. On many hosts every
           process makes the same call with the whole `x` and `y`, as memory maps say: each reads its own rows.
         - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`.
         """
         refuse_traced("GaussianProcess.condition", self, x, y)
+        solver = as_solver(solver)
         check_count(num_samples, "num_samples")
         began = time.perf_counter()
         operator: KernelOperator | ShardedOperator
+        room: dict[str, Any] = {"memory": memory, "few_passes": solver.takes_few_passes}
         if mesh is None:
             x = self.kernel.points(x)
             y = check_targets(y, x.shape[0])
-            operator = KernelOperator(self.kernel, x, self.noise, memory=memory, dtype=_precision(x, x.shape[0], dtype))
+            room["dtype"] = _precision(x, x.shape[0], dtype)
+            operator = KernelOperator(self.kernel, x, self.noise, **room)
         else:
-            operator, y = self._spread(x, y, mesh, dtype, memory)
+            operator, y = self._spread(x, y, mesh, dtype, room)
         sample_key, noise_key, solve_key = _split(key, num_samples)
         prior = None
         if num_samples:
@@ -134,7 +139,8 @@ class GaussianProcess(eqx.Module):
         before, dtype = posterior.gathered(), precision(posterior.x)
         x_new = jnp.asarray(x, posterior.x.dtype)
         new_targets = self._columns(x_new, y, posterior.prior, noise_key, slice(0, len(y)), len(y))
-        operator = self._operator(jnp.concatenate([before.x, x_new]), posterior, memory)
+        solver = as_solver(solver)
+        operator = self._operator(jnp.concatenate([before.x, x_new]), posterior, memory, solver)
         targets = operator.place(jnp.concatenate([before.targets, new_targets]))
         start = operator.place(jnp.concatenate([jnp.asarray(before.weights, dtype), jnp.zeros_like(new_targets)]))
         return self._posterior(operator, targets, posterior.prior, solver, key=solve_key, start=start, **run)
@@ -150,8 +156,8 @@ class GaussianProcess(eqx.Module):
         **run: Any,
     ) -> Posterior:
         """`posterior` solved further, by the same solver unless another is given."""
-        operator = self._operator(posterior.gathered().x, posterior, memory)
-        solver = posterior.solution.solver if solver is None else solver
+        solver = as_solver(posterior.solution.solver if solver is None else solver)
+        operator = self._operator(posterior.gathered().x, posterior, memory, solver)
         return self._posterior(
             operator, posterior.targets, posterior.prior, solver, key=key, start=posterior.solution, **run
         )
@@ -173,13 +179,16 @@ class GaussianProcess(eqx.Module):
         template = np.zeros((0, d), np.float32)
         return lambda x: float(self.mean) + evaluate(paths, x, template, self.kernel).T
 
-    def _operator(self, x: Points, posterior: Posterior, memory: int | None) -> KernelOperator | ShardedOperator:
+    def _operator(
+        self, x: Points, posterior: Posterior, memory: int | None, solver: Solver
+    ) -> KernelOperator | ShardedOperator:
         """On the devices that `posterior` is on."""
+        room: dict[str, Any] = {"memory": memory, "few_passes": solver.takes_few_passes}
         if posterior.layout is None:
-            return KernelOperator(self.kernel, x, self.noise, memory=memory)
-        return ShardedOperator(self.kernel, x, self.noise, mesh=posterior.layout.mesh, memory=memory)
+            return KernelOperator(self.kernel, x, self.noise, **room)
+        return ShardedOperator(self.kernel, x, self.noise, mesh=posterior.layout.mesh, **room)
 
-    def _spread(self, x: Any, y: Any, mesh: Any, dtype: Any, memory: int | None) -> tuple[ShardedOperator, AnyArray]:
+    def _spread(self, x: Any, y: Any, mesh: Any, dtype: Any, room: dict[str, Any]) -> tuple[ShardedOperator, AnyArray]:
         """The operator, and the targets of the rows that are this process's own."""
         x, y = (array if hasattr(array, "shape") else np.asarray(array) for array in (x, y))
         if y.shape[:1] != x.shape[:1]:
@@ -188,7 +197,7 @@ class GaussianProcess(eqx.Module):
         own = Layout(x.shape[0], mesh).own
         x_own = self.kernel.points(np.asarray(x[own]))
         dtype = _precision(x_own, x.shape[0], dtype)
-        operator = ShardedOperator(self.kernel, x, self.noise, mesh=mesh, memory=memory, dtype=dtype)
+        operator = ShardedOperator(self.kernel, x, self.noise, mesh=mesh, **room, dtype=dtype)
         return operator, check_targets(np.asarray(y[own]), len(x_own))
 
     def _targets(
@@ -204,12 +213,12 @@ class GaussianProcess(eqx.Module):
         self, x: Points, y: AnyArray, prior: PriorPaths | None, key: RandomKey | None, rows: slice, n: int
     ) -> Columns:
         """y - mean, then phi(X) @ w + epsilon for each sample, for some of the n rows."""
-        mean_column = jnp.asarray(np.asarray(y, np.float64) - float(self.mean), precision(x))[:, None]
-        if prior is None:
-            return mean_column
-        draws = evaluate(prior, x, x, self.kernel)
-        epsilon = independent_normals(key, n, draws.shape[1], rows) * np.sqrt(float(self.noise))
-        return jnp.concatenate([mean_column, jnp.asarray(draws + epsilon, mean_column.dtype)], axis=1)
+        columns = [(np.asarray(y, np.float64) - float(self.mean))[:, None]]
+        if prior is not None:
+            draws = evaluate(prior, x, x, self.kernel)
+            epsilon = independent_normals(key, n, draws.shape[1], rows) * np.sqrt(float(self.noise))
+            columns.append(draws + epsilon)
+        return jnp.asarray(np.concatenate(columns, axis=1, dtype=precision(x)))
 
     def _posterior(
         self,

@@ -19,7 +19,7 @@ from dualgp._arrays import as_parameter, compiled, in_wide, is_traced
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
 from dualgp.operators.base import Operator
-from dualgp.operators.kernel import KernelOperator, check_distances, check_noise
+from dualgp.operators.kernel import KernelOperator, check_distances, check_noise, is_soon_computed
 from dualgp.operators.memory import KEEP_SHARE, machine_memory
 from dualgp.operators.tiles import in_row_blocks, precision, tiled_product
 from dualgp.sharding import Layout, agreed, as_mesh, checksum
@@ -40,7 +40,7 @@ class ShardedOperator(Operator):
       read only where this process has rows.
     - `mesh`: a `jax.sharding.Mesh`, a number of devices, "all" or a list of them.
     - `memory`: bytes that each device may spend on keeping its share of K, by default its part of a quarter of the
-      machine's.
+      machine's. `few_passes`: as for `KernelOperator`.
     """
 
     kernel: Kernel
@@ -52,7 +52,15 @@ class ShardedOperator(Operator):
 
     @in_wide
     def __init__(
-        self, kernel: Kernel, x: Any, noise: Any, *, mesh: Mesh | Any, memory: int | None = None, dtype: Any = None
+        self,
+        kernel: Kernel,
+        x: Any,
+        noise: Any,
+        *,
+        mesh: Mesh | Any,
+        memory: int | None = None,
+        few_passes: bool = False,
+        dtype: Any = None,
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(kernel).__name__}.")
@@ -65,7 +73,9 @@ class ShardedOperator(Operator):
         own = np.asarray(kernel.stored(kernel.points(np.asarray(x[self.layout.own])), dtype))
         # Padded with a real point: zeros could lie far away, and distances are centred on what is evaluated.
         self.x = self.layout.place(own, own[0] if len(own) else 0.0)
-        check_distances(kernel.coordinates(self.x))
+        check_distances(kernel, self.x)
+        if memory is None and few_passes and is_soon_computed(self):
+            memory = 0
         self.kept = _keep(kernel, self.x, self.layout) if self._fits(memory) else None
         self.copied = _copied(self.x, self.layout) if self.x.nbytes <= COPIED_BYTES else None
 

@@ -36,20 +36,25 @@ def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns) -> Float[
 
 
 def sum_over_tiles(term: Callable[[Points, Columns], Any], x: Points, v: Columns, rows: int) -> Any:
-    """The sum of term(x_tile, v_tile), an array or several, over tiles that suit a block of K with so many rows."""
-    n, tile = x.shape[0], _tile(rows)
+    """The sum of term(x_tile, v_tile), an array or several, over tiles that suit a block of K with so many rows.
 
-    def add(total: Any, start: Array) -> tuple[Any, None]:
-        x_tile = jax.lax.dynamic_slice_in_dim(x, start, tile)
-        v_tile = jax.lax.dynamic_slice_in_dim(v, start, tile)
-        return jax.tree.map(jnp.add, total, term(x_tile, v_tile)), None
+    `term` is linear in v_tile. All tiles have the same size, so that it is compiled once.
+    """
+    n = x.shape[0]
+    num = math.ceil(n / _largest_tile(rows))
+    if num <= 1:
+        return term(x, v)
+    tile = 16 * math.ceil(n / num / 16)
 
-    whole = n - n % tile
-    shapes = jax.eval_shape(term, x[: min(n, tile)], v[: min(n, tile)])
+    def add(total: Any, i: Array) -> tuple[Any, None]:
+        start = jnp.minimum(i * tile, n - tile)  # the last tile overlaps the one before,
+        is_new = (start + jnp.arange(tile, dtype=jnp.int32) >= i * tile)[:, None]  # where it counts for nothing
+        x_tile, v_tile = (jax.lax.dynamic_slice_in_dim(array, start, tile) for array in (x, v))
+        return jax.tree.map(jnp.add, total, term(x_tile, jnp.where(is_new, v_tile, 0.0))), None
+
+    shapes = jax.eval_shape(term, x[:tile], v[:tile])
     total = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-    if whole:
-        total, _ = jax.lax.scan(add, total, jnp.arange(0, whole, tile, dtype=jnp.int32))
-    return jax.tree.map(jnp.add, total, term(x[whole:], v[whole:])) if whole < n else total
+    return jax.lax.scan(add, total, jnp.arange(num, dtype=jnp.int32))[0]
 
 
 def in_row_blocks(
@@ -71,7 +76,7 @@ def precision(x: Points) -> np.dtype:
     return np.result_type(x.dtype, np.float32)
 
 
-def _tile(rows: int) -> int:
-    """Columns in a tile for this many rows: a power of two, so that it has at most about so many entries."""
+def _largest_tile(rows: int) -> int:
+    """Columns in a tile for this many rows."""
     entries = TILE_ENTRIES_OF_A_CORE if num_cores() == 1 else TILE_ENTRIES
-    return 1 << max(8, min(14, (entries // max(rows, 1)).bit_length() - 1))
+    return max(256, min(1 << 14, entries // max(rows, 1)))

@@ -42,6 +42,10 @@ class Auto(Solver):
     def __check_init__(self) -> None:
         check_tol(self.tol)
 
+    @property
+    def takes_few_passes(self) -> bool:
+        return BlockDescent(tol=self.tol).takes_few_passes
+
     def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
         if operator.n <= EXACT_UP_TO:
             return Cholesky().run(operator, b, run)

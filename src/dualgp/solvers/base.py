@@ -80,6 +80,11 @@ class Run:
 class Solver(eqx.Module):
     """Solves A @ weights = b. Settings live in the solver, data in the call."""
 
+    @property
+    def takes_few_passes(self) -> bool:
+        """Whether it looks at every entry of K only some five to ten times."""
+        return False
+
     @abstractmethod
     def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
         """Solve for all columns of `b` (n, s)."""
@@ -176,20 +181,26 @@ def solve(
         if budget is not None and not budget > 0:
             raise ValueError(f"{name} must be positive, got {budget!r}. Leave it out for no limit.")
     scale = _power_of_two_scale(columns)
-    columns, start = columns / scale, None if start is None else start / scale
+    if (scale != 1).any():
+        columns, start = columns / scale, None if start is None else start / scale
     run = Run(key, start, resume, max_seconds, max_passes, checkpoint, progress)
     solution = solver.run(operator, columns, run)
-    weights = solution.weights * np.asarray(scale, solution.weights.dtype)
+    weights = solution.weights * scale if (scale != 1).any() else solution.weights
     if operator.holds(weights) and not operator.holds(b):
         weights = operator.collect(weights)
     return replace(solution, weights=weights if np.ndim(b) == 2 else weights[:, 0])
 
 
-def _power_of_two_scale(b: Columns) -> Float[Array, " s"]:
+def _power_of_two_scale(b: Columns) -> Float[np.ndarray, " s"]:
     """1 for columns of ordinary size; for others the power of two that makes them so, lest their squares overflow."""
-    size = np.asarray(jnp.max(jnp.abs(b), axis=0, initial=0.0), np.float64)
+    size = np.asarray(_sizes(b), np.float64)
     ordinary = (size == 0) | ((size > 1e-6) & (size < 1e6))
-    return jnp.asarray(np.where(ordinary, 1.0, np.exp2(np.floor(np.log2(np.where(size > 0, size, 1.0))))), b.dtype)
+    return np.where(ordinary, 1.0, np.exp2(np.floor(np.log2(np.where(size > 0, size, 1.0))))).astype(b.dtype)
+
+
+@eqx.filter_jit
+def _sizes(b: Columns) -> Float[Array, " s"]:
+    return jnp.max(jnp.abs(b), axis=0, initial=0.0)
 
 
 def as_solver(solver: Solver | str) -> Solver:

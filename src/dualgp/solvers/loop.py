@@ -81,7 +81,7 @@ class _Loop:
         self.setup_key, self.step_key, self.check_key = jax.random.split(key, 3)
         self.operator, self.b, self.run, self.norms = operator, b, run, column_norms(b)
         self.solver, setup_passes = requested.prepared(operator, b, self.setup_key)
-        start = jnp.zeros_like(b) if run.start is None else run.start
+        start = operator.place(np.zeros((operator.n, b.shape[1]), b.dtype)) if run.start is None else run.start
         self.state, self.first_step = operator.settled(self.solver.init(operator, b, start)), 0
         if run.resume is not None and _is_alike(run.resume.state, self.state):
             self.state, self.first_step = run.resume.state, run.resume.steps
