@@ -172,3 +172,31 @@ def test_memory_is_that_of_the_smallest_control_group_around(monkeypatch, tmp_pa
     assert memory.machine_memory() == whole
     (tmp_path / file).write_text("1048576\n")
     assert memory.machine_memory() == 1 << 20
+
+
+def test_where_noise_is_little_float32_is_careful():
+    x = (10 * np.repeat(points(100, 6), 20, axis=0) + 0.1 * points(2000, 6, seed=1)).astype(np.float32)
+    operators = [dg.KernelOperator(dg.Matern32(1.0), x, noise, memory=0) for noise in (0.1, 1e-4)]
+    assert [operator.careful for operator in operators] == [False, True]
+    index, v = np.arange(0, 2000, 20), np.ones((2000, 1), np.float32)
+    exact = gram(dg.Matern32(1.0), x[index], x).sum(axis=1, keepdims=True)
+    errors = [np.abs(np.asarray(operator.kernel_rows(index, v)) - exact).max() for operator in operators]
+    assert errors[1] < 0.1 * errors[0]
+    assert not dg.KernelOperator(dg.Matern32(1.0), x.astype(np.float64), 1e-4, memory=0).careful
+
+
+def test_for_a_few_passes_k_is_kept_where_that_saves_time():
+    x = points(600, dtype=np.float32)
+    ordinary, double, little, molecules = (
+        dg.KernelOperator(kernel, data, noise, few_passes=True)
+        for kernel, data, noise in (
+            (dg.Matern32(), x, 0.1),
+            (dg.Matern32(), x.astype(np.float64), 0.1),
+            (dg.Matern32(), x, 1e-7),
+            (dg.Tanimoto(), (x > 0).astype(np.uint8), 0.1),
+        )
+    )
+    assert ordinary.kept is None
+    assert all(operator.kept is not None for operator in (double, little, molecules))
+    assert dg.KernelOperator(dg.Matern32(), x, 0.1).kept is not None
+    assert dg.KernelOperator(dg.Matern32(), x, 0.1, few_passes=True, memory=1 << 30).kept is not None

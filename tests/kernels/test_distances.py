@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 import dualgp as dg
 from cases import block, gram, points
 from dualgp._arrays import wide
-from dualgp.kernels.distances import safe_sqrt, squared_distances
+from dualgp.kernels.distances import distances_from, safe_sqrt, squared_distances
 
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 each_dimension = pytest.mark.parametrize("d", [1, 2, 3, 8])
@@ -85,3 +85,23 @@ def test_a_row_far_away_does_not_cost_the_others_their_digits(d, far):
     expected = ((a[:, None].astype(np.float64) - b) ** 2).sum(axis=2)
     np.testing.assert_allclose(with_it[:-1], expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(with_it[-1], d * far**2, rtol=0.01)
+
+
+@pytest.mark.parametrize("d", [5, 17, 60])
+def test_care_makes_distances_of_near_points_ten_times_as_exact(d):
+    a = points(300, d).astype(np.float32) * 10
+    b = a + 0.01 * points(300, d, seed=1).astype(np.float32)
+    direct = cdist(a.astype(np.float64), b.astype(np.float64), "sqeuclidean").diagonal()
+    errors = [
+        np.abs(np.asarray(distances_from(jnp.asarray(a), jnp.asarray(b), careful)(jnp.asarray(b))).diagonal() - direct)
+        for careful in (False, True)
+    ]
+    assert np.sqrt(np.mean(errors[1] ** 2)) < 0.1 * np.sqrt(np.mean(errors[0] ** 2))
+
+
+@pytest.mark.parametrize("careful", [False, True])
+@pytest.mark.parametrize("d", [2, 6])
+def test_a_tile_has_the_distances_of_the_whole(d, careful):
+    a, b = (jnp.asarray(points(n, d, seed), jnp.float32) for n, seed in ((30, 0), (50, 1)))
+    squared_to = distances_from(a, b, careful)
+    np.testing.assert_allclose(squared_to(b[10:30]), squared_to(b)[:, 10:30], rtol=1e-6, atol=1e-6)

@@ -44,8 +44,11 @@ class Kernel(eqx.Module):
         """The inputs on a scale where near points are strongly correlated. Only speed depends on it."""
         return jnp.asarray(x)
 
-    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
-        """The function tile -> k(x1, tile), for tiles of x2: what depends on x1 or on all of x2 may be done once."""
+    def against(self, x1: Points, x2: Points, careful: bool = False) -> Callable[[Points], Float[Array, "n1 tile"]]:
+        """The function tile -> k(x1, tile), for tiles of x2: what depends on x1 or on all of x2 may be done once.
+
+        `careful`: in float32 to as many digits as can be had, where that takes longer.
+        """
         return lambda tile: self(x1, tile)
 
     @property
@@ -117,8 +120,8 @@ class Sum(Pair):
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         return self.left(x1, x2) + self.right(x1, x2)
 
-    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
-        left, right = self.left.against(x1, x2), self.right.against(x1, x2)
+    def against(self, x1: Points, x2: Points, careful: bool = False) -> Callable[[Points], Float[Array, "n1 tile"]]:
+        left, right = (kernel.against(x1, x2, careful) for kernel in (self.left, self.right))
         return lambda tile: left(tile) + right(tile)
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
@@ -141,8 +144,8 @@ class Product(Pair):
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         return self.left(x1, x2) * self.right(x1, x2)
 
-    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
-        left, right = self.left.against(x1, x2), self.right.against(x1, x2)
+    def against(self, x1: Points, x2: Points, careful: bool = False) -> Callable[[Points], Float[Array, "n1 tile"]]:
+        left, right = (kernel.against(x1, x2, careful) for kernel in (self.left, self.right))
         return lambda tile: left(tile) * right(tile)
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
@@ -171,8 +174,8 @@ class Scale(Kernel):
         block = self.kernel(x1, x2)
         return jnp.asarray(self.scale, block.dtype) * block
 
-    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
-        inner = self.kernel.against(x1, x2)
+    def against(self, x1: Points, x2: Points, careful: bool = False) -> Callable[[Points], Float[Array, "n1 tile"]]:
+        inner = self.kernel.against(x1, x2, careful)
 
         def block(tile: Points) -> Float[Array, "n1 tile"]:
             values = inner(tile)

@@ -35,8 +35,8 @@ class On(Kernel):
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         return self.kernel(self._seen(x1), self._seen(x2))
 
-    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
-        inner = self.kernel.against(self._seen(x1), self._seen(x2))
+    def against(self, x1: Points, x2: Points, careful: bool = False) -> Callable[[Points], Float[Array, "n1 tile"]]:
+        inner = self.kernel.against(self._seen(x1), self._seen(x2), careful)
         return lambda tile: inner(self._seen(tile))
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:

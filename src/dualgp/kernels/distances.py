@@ -5,6 +5,9 @@ pair. Centring keeps ||a|| small. In many dimensions that is enough: distances a
 to three dimensions (maps, time) a length scale of a hundredth of the range is common, and near neighbours would drown:
 there the coordinates are split into a coarse part on a grid, whose products are whole numbers below 2^24 and therefore
 exact in float32, and a small remainder. Measured: 20 to 300 times smaller error, 1.3 times the time of a row block.
+
+So it is in any number of dimensions where somebody asks to be `careful`, as equations with hardly any noise do: on bike
+(d = 17, noise 4e-5) block descent takes 5.9 passes to a residual of 1e-2 and 10.1 to 1e-3, instead of 8.4 and never.
 """
 
 import math
@@ -24,7 +27,7 @@ def squared_distances(a: Points, b: Points) -> Float[Array, "n1 n2"]:
     return distances_from(a, b)(b)
 
 
-def distances_from(a: Points, b: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
+def distances_from(a: Points, b: Points, careful: bool = False) -> Callable[[Points], Float[Array, "n1 tile"]]:
     """The function from some rows of `b` to their squared distances from `a`.
 
     What all of `b` has to be looked at for is done once: done for every tile of 1,024 rows, it took longer than the
@@ -33,7 +36,7 @@ def distances_from(a: Points, b: Points) -> Callable[[Points], Float[Array, "n1 
     usual = _usual_rows(a, b)
     centre = jax.lax.stop_gradient(jnp.mean(a, axis=0, where=usual))
     a = a - centre
-    if a.dtype == jnp.float32 and a.shape[1] <= _SPLIT_UP_TO:
+    if a.dtype == jnp.float32 and (careful or a.shape[1] <= _SPLIT_UP_TO):
         return _split_from(a, jnp.max(jnp.abs(b - centre), initial=0.0), usual, centre)
     norms_a = _norms(a)[:, None]
 

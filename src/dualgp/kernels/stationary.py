@@ -55,8 +55,8 @@ class Stationary(Kernel):
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         return self.against(x1, x2)(x2)
 
-    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
-        squared_to = distances_from(self.coordinates(x1), self.coordinates(x2))
+    def against(self, x1: Points, x2: Points, careful: bool = False) -> Callable[[Points], Float[Array, "n1 tile"]]:
+        squared_to = distances_from(self.coordinates(x1), self.coordinates(x2), careful)
 
         def block(tile: Points) -> Float[Array, "n1 tile"]:
             profile = self.profile(squared_to(self.coordinates(tile)))

@@ -43,7 +43,7 @@ class Tanimoto(Kernel):
         dtype = jnp.result_type(x1.dtype, x2.dtype, jnp.float32)
         return self._of_sums(minima_of_pairs(counts1, counts2), row_sums(counts1), row_sums(counts2), dtype)
 
-    def against(self, x1: Points, x2: Points) -> Callable[[Points], Float[Array, "n1 tile"]]:
+    def against(self, x1: Points, x2: Points, careful: bool = False) -> Callable[[Points], Float[Array, "n1 tile"]]:
         x1 = jnp.asarray(x1)
         counts = as_counts(x1)
         shared, sums = sums_of_minima(counts), row_sums(counts)

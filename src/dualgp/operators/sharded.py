@@ -19,7 +19,7 @@ from dualgp._arrays import as_parameter, compiled, in_wide, is_traced
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
 from dualgp.operators.base import Operator
-from dualgp.operators.kernel import KernelOperator, check_distances, check_noise, is_soon_computed
+from dualgp.operators.kernel import KernelOperator, check_distances, check_noise, is_soon_computed, needs_care
 from dualgp.operators.memory import KEEP_SHARE, machine_memory
 from dualgp.operators.tiles import in_row_blocks, precision, tiled_product
 from dualgp.sharding import Layout, agreed, as_mesh, checksum
@@ -49,6 +49,7 @@ class ShardedOperator(Operator):
     kept: Float[AnyArray, "n height"] | None
     copied: Float[AnyArray, "height d"] | None
     layout: Layout = eqx.field(static=True)
+    careful: bool = eqx.field(static=True)
 
     @in_wide
     def __init__(
@@ -74,9 +75,10 @@ class ShardedOperator(Operator):
         # Padded with a real point: zeros could lie far away, and distances are centred on what is evaluated.
         self.x = self.layout.place(own, own[0] if len(own) else 0.0)
         check_distances(kernel, self.x)
+        self.careful = needs_care(self)
         if memory is None and few_passes and is_soon_computed(self):
             memory = 0
-        self.kept = _keep(kernel, self.x, self.layout) if self._fits(memory) else None
+        self.kept = _keep(kernel, self.x, self.layout, self.careful) if self._fits(memory) else None
         self.copied = _copied(self.x, self.layout) if self.x.nbytes <= COPIED_BYTES else None
 
     @property
@@ -101,7 +103,7 @@ class ShardedOperator(Operator):
 
         def part(kernel: Kernel, source: Any, v: Columns, b: Any, index: Indices, noise: Array) -> Columns:
             kept, points, x = source
-            product = tiled_product(kernel, points, x, v) if kept is None else kept[index] @ v
+            product = tiled_product(kernel, points, x, v, self.careful) if kept is None else kept[index] @ v
             here = index - self._first_row()
             is_here, place = (here >= 0) & (here < v.shape[0]), jnp.clip(here, 0, v.shape[0] - 1)
             own = noise * v[place] if b is None else noise * v[place] - b[place]
@@ -115,7 +117,7 @@ class ShardedOperator(Operator):
 
     def kernel_columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "height s"]:
         def part(kernel: Kernel, x: Points, points: Points, u: Columns) -> Columns:
-            block = lambda rows: tiled_product(kernel, x[rows], points, u)  # noqa: E731
+            block = lambda rows: tiled_product(kernel, x[rows], points, u, self.careful)  # noqa: E731
             return in_row_blocks(block, x.shape[0], u.shape[1], u.dtype)
 
         specs = (EVERYWHERE, self.layout.rows, EVERYWHERE, EVERYWHERE)
@@ -164,7 +166,7 @@ class ShardedOperator(Operator):
         def part(kernel: Kernel, x: Points, v: Columns, noise: Array) -> Columns:
             def turn(_: Array, carry: tuple[Columns, Points, Columns]) -> tuple[Columns, Points, Columns]:
                 total, x_there, v_there = carry
-                block = lambda rows: tiled_product(kernel, x[rows], x_there, v_there)  # noqa: E731
+                block = lambda rows: tiled_product(kernel, x[rows], x_there, v_there, self.careful)  # noqa: E731
                 total = total + in_row_blocks(block, x.shape[0], v.shape[1], v.dtype)
                 return total, *(jax.lax.ppermute(a, self.layout.axes, ring) for a in (x_there, v_there))
 
@@ -255,12 +257,13 @@ def _copied(x: Points, layout: Layout) -> Points:
 
 
 @compiled
-def _keep(kernel: Kernel, x: Points, layout: Layout) -> Float[Array, "n height"]:
+def _keep(kernel: Kernel, x: Points, layout: Layout, careful: bool) -> Float[Array, "n height"]:
     """K, each device with the columns of its own rows: a product then reads whole rows of its share."""
     everything = jax.lax.with_sharding_constraint(x, NamedSharding(layout.mesh, EVERYWHERE))
 
     def part(kernel: Kernel, everything: Points, x: Points) -> Float[Array, "n share"]:
-        return in_row_blocks(lambda rows: kernel(everything[rows], x), layout.n, x.shape[0], precision(x))
+        block = lambda rows: kernel.against(everything[rows], x, careful)(x)  # noqa: E731
+        return in_row_blocks(block, layout.n, x.shape[0], precision(x))
 
     specs, columns = (EVERYWHERE, EVERYWHERE, layout.rows), PartitionSpec(None, layout.axes)
     return on_devices(part, layout, specs, columns)(kernel, everything, x)

@@ -24,9 +24,9 @@ TILE_ENTRIES_OF_A_CORE, TILE_ENTRIES = 1 << 19, 1 << 21
 ROW_BLOCK = 512
 
 
-def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns) -> Float[Array, "m s"]:
+def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns, careful: bool = False) -> Float[Array, "m s"]:
     """k(rows, x) @ v without ever holding k(rows, x): a sum over tiles of columns, differentiable in O(tile) memory."""
-    block = kernel.against(rows, x)
+    block = kernel.against(rows, x, careful)
 
     @jax.checkpoint  # the backward pass computes a tile again rather than keeping all of them
     def term(x_tile: Points, v_tile: Columns) -> Float[Array, "m s"]:
