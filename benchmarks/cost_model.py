@@ -5,13 +5,15 @@ python benchmarks/cost_model.py --check    # against the lines of results/device
 
 seconds(step) = B n w / (P rate)  +  B^3 / (3 rate64)  +  2 (P - 1) / P * bytes / network  +  latency
 w     = 2 d + 2 m + 20 operations for a kernel entry: distance, product with m columns, root and exponential
-bytes = 4 B (2 m + 2 d): rows of the product, rows of b, and the block's points twice
+bytes = 4 B m: the rows of A x - b; and 8 B d, the block's points twice, where inputs are too large to be everywhere
 """
 
 import argparse
 from typing import NamedTuple
 
 from record import load
+
+from dualgp.operators.sharded import COPIED_BYTES
 
 D, M, PASSES = 10, 65, 5
 BLOCK = 4096  # the default from n = 262,144 on
@@ -29,7 +31,7 @@ class Device(NamedTuple):
     memory: float
 
 
-CORE = Device(2.2e10, 2.0e10, 8)
+CORE = Device(7.6e10, 2.0e10, 8)
 DEVICES = {
     "a core here": CORE,
     "A100": Device(9.7e12, 3.2e12, 80),
@@ -39,9 +41,9 @@ DEVICES = {
 NETWORKS = {"10 Gb/s": 1.25e9, "100 Gb/s": 12.5e9, "NVLink": 2e11}
 
 
-def step_bytes(block: int, m: int, d: int) -> int:
+def step_bytes(n: float, block: int, m: int, d: int) -> int:
     """What the all-reduces of a step add up, on each device."""
-    return 4 * block * (2 * m + 2 * d)
+    return 4 * block * (m if 4 * n * d <= COPIED_BYTES else m + 2 * d)
 
 
 def step_seconds(n: float, block: int, m: int, d: int, devices: int, device: Device, network: float) -> dict:
@@ -50,7 +52,7 @@ def step_seconds(n: float, block: int, m: int, d: int, devices: int, device: Dev
     return {
         "product": block * n * (2 * d + 2 * m + 20) / (devices * device.rate),
         "factor": block**3 / 3 / device.rate64,
-        "all-reduce": 2 * (devices - 1) / devices * step_bytes(block, m, d) / network + LATENCY * levels,
+        "all-reduce": 2 * (devices - 1) / devices * step_bytes(n, block, m, d) / network + LATENCY * levels,
     }
 
 
@@ -97,7 +99,7 @@ def check() -> None:
             if way in ways:
                 model, found = (whole - factor) / devices + factor, ways[way]["cpu ms a step"]
                 told = ways[way]["bytes of collectives"].get("all-reduce", 0)
-                expected = 0 if devices == 1 else step_bytes(ways[way]["block"], columns, 9)
+                expected = 0 if devices == 1 else step_bytes(n, ways[way]["block"], columns, 9)
                 print(f"  {way}: model {model:.0f} ms, measured {found:.0f} ms; bytes {expected:,}, found {told:,}")
 
 
