@@ -139,7 +139,7 @@ def is_soon_computed(operator: Any) -> bool:
     """Whether a few passes over K take no longer if its entries are computed each time.
 
     In float32 entries of stationary kernels are: 64 samples on elevators take 2.5 s instead of 3.0, with 0.9 GB less.
-    With care, entries take up to twice as long.
+    With care, entries take longer.
     """
     return operator.kernel.is_stationary and operator.dtype == jnp.float32 and not operator.careful
 
@@ -148,8 +148,8 @@ def needs_care(operator: Any) -> bool:
     """Whether usual arithmetic in float32 makes errors of K that are not small against the noise.
 
     A squared distance has an error of about eps times the squared norms of the two points, and K one whose eigenvalues
-    are sqrt(n) times as large. In units of the noise that is 0.9 on bike and 0.5 on 40,000 rows of houseelectric, where
-    care pays (8.4 passes become 5.9, 5.6 become 5.0), 0.4 on protein and 0.01 on pol, where it makes no difference.
+    are sqrt(n) times as large. In units of the noise that is 0.9 on bike, where care pays (8.4 passes become 5.9), 0.5
+    on 40,000 rows of houseelectric, where it made no difference that counts, 0.4 on protein and 0.01 on pol.
     """
     kernel, x = operator.kernel, operator.x
     if not (kernel.is_stationary and operator.dtype == jnp.float32) or is_traced(kernel, x, operator.noise):
