@@ -7,7 +7,7 @@ there the coordinates are split into a coarse part on a grid, whose products are
 exact in float32, and a small remainder. Measured: 20 to 300 times smaller error, 1.3 times the time of a row block.
 
 So it is in any number of dimensions where somebody asks to be `careful`, as equations with hardly any noise do: on bike
-(d = 17, noise 4e-5) block descent takes 5.9 passes to a residual of 1e-2 and 10.1 to 1e-3, instead of 8.4 and not in 30.
+(d = 17, noise 4e-5) block descent takes 5.9 passes to a residual of 1e-2 and 10.1 to 1e-3, not 8.4 and over 30.
 """
 
 import math
