@@ -41,7 +41,7 @@ def worker(way: str, rank: int, port: int, n: int, columns: int, steps: int) -> 
     from dualgp._arrays import wide
     from dualgp._threads import one_blas_thread_on_few_cores
     from dualgp.operators.sharded import ShardedOperator
-    from dualgp.solvers.loop import _advance
+    from dualgp.solvers.loop import _advance, advance
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, DIMENSIONS)).astype(np.float32)
@@ -60,7 +60,7 @@ def worker(way: str, rank: int, port: int, n: int, columns: int, steps: int) -> 
         text = _advance.lower(*arguments, jnp.int32(0), jnp.int32(1)).compile().compiled.as_text()
 
         def advance(num: int) -> None:
-            jax.block_until_ready(_advance(*arguments, jnp.int32(0), jnp.int32(num)))
+            jax.block_until_ready(advance(*arguments, 0, num))
 
         advance(1)
         facts = {"block": solver.block_size, "steps": steps, "collectives": collectives(text)}

@@ -19,7 +19,7 @@ from record import in_processes
 import dualgp as dg
 from dualgp._arrays import wide
 from dualgp._threads import one_blas_thread_on_few_cores
-from dualgp.solvers.loop import _advance
+from dualgp.solvers.loop import advance
 
 ENTRIES, DIMENSIONS, COLUMNS = 2e10, 8, 9
 
@@ -33,9 +33,9 @@ def measure(n: int) -> dict:
         solver, _ = dg.BlockDescent().prepared(operator, b, key)
         state = solver.init(operator, b, jnp.zeros_like(b))
         num = max(3, round(ENTRIES / n**2 / solver.passes_per_step(n)))
-        state, _ = jax.block_until_ready(_advance(solver, operator, b, state, key, jnp.int32(0), jnp.int32(1)))
+        state, _ = advance(solver, operator, b, state, key, 0, 1)
         began = time.perf_counter()
-        jax.block_until_ready(_advance(solver, operator, b, state, key, jnp.int32(1), jnp.int32(num)))
+        jax.block_until_ready(advance(solver, operator, b, state, key, 1, num))
         seconds = (time.perf_counter() - began) / (num * solver.passes_per_step(n))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"n": n, "seconds a pass": round(seconds, 2), "gigabytes": round(memory / 1e9, 2), "steps": num}

@@ -17,7 +17,8 @@ from sklearn.cluster import MiniBatchKMeans
 import dualgp as dg
 from dualgp._arrays import wide
 from dualgp._random import independent_normals
-from dualgp.paths import SamplePaths, UpdatePaths, evaluate, prior_paths
+from dualgp.operators.evaluation import CrossProduct, evaluate
+from dualgp.paths import SamplePaths, prior_paths
 
 JITTER = 1e-6  # of the kernel's variance
 
@@ -52,7 +53,7 @@ def sample_paths(
     spread = solve_triangular(found.factor.T, independent_normals(noise_key, num_points, num), lower=False)
     weights = found.weights[:, None] + spread - cho_solve((found.root, True), draws)
     with wide():
-        update = UpdatePaths(model.kernel, *(jnp.asarray(array, jnp.float64) for array in (found.points, weights)))
+        update = CrossProduct(model.kernel, *(jnp.asarray(array, jnp.float64) for array in (found.points, weights)))
     return SamplePaths(model.mean, prior, update)
 
 

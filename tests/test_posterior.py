@@ -10,9 +10,9 @@ from sklearn.gaussian_process import kernels as sk
 
 import dualgp as dg
 from cases import KERNELS, NOISE, data, exact_posterior, gram, inputs, points
-from dualgp import paths
 from dualgp import posterior as posterior_module
 from dualgp._arrays import wide
+from dualgp.operators import evaluation
 
 KEY = jax.random.key(0)
 KERNEL = KERNELS["Matern52-per-dimension"]
@@ -116,7 +116,7 @@ def test_evaluation_in_blocks_equals_evaluation_at_once(post, m, monkeypatch):
     x = points(m, seed=4)
     in_blocks = (post.mean(x), post.std(x), post.samples(x))
     assert [a.shape for a in in_blocks] == [(m,), (m,), (6, m)]
-    for module in (paths, posterior_module):
+    for module in (evaluation, posterior_module):
         monkeypatch.setattr(module, "TEST_BLOCK", 4096)
     at_once = (post.mean(x), post.std(x), post.samples(x))
     for blocks, once in zip(in_blocks, at_once, strict=True):

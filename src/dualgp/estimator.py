@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dualgp._checks import as_float_array, check_count
+from dualgp._random import subkey
 from dualgp._translate import rescaled, translated
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
@@ -244,7 +245,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         posterior = self.posterior_.update(
             self._inputs(X),
             targets,
-            key=jax.random.fold_in(_key(self.random_state), self.posterior_.n),
+            key=subkey(_key(self.random_state), self.posterior_.n),
             solver=self._solver(),
             max_seconds=self.max_seconds,
             progress=bool(self.verbose),

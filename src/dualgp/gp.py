@@ -7,19 +7,19 @@ import warnings
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dualgp._arrays import as_parameter, in_wide, is_traced
 from dualgp._checks import check_count, check_finite, check_key, check_targets, refuse_traced
-from dualgp._random import independent_normals
+from dualgp._random import independent_normals, subkeys
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Kernel
+from dualgp.operators.evaluation import evaluate
 from dualgp.operators.kernel import KernelOperator, check_noise
 from dualgp.operators.sharded import ShardedOperator
 from dualgp.operators.tiles import precision
-from dualgp.paths import PriorPaths, evaluate, prior_paths
+from dualgp.paths import PriorPaths, prior_paths
 from dualgp.posterior import Posterior
 from dualgp.sharding import Layout, as_mesh
 from dualgp.solvers import Result, Solver, solve
@@ -246,7 +246,7 @@ class GaussianProcess(eqx.Module):
 def _split(key: RandomKey | None, num_samples: int) -> tuple[Any, Any, Any]:
     if key is None and num_samples == 0:
         return None, None, None  # an exact solve without samples needs no randomness; other solvers will ask
-    sample_key, noise_key, solve_key = jax.random.split(check_key(key, "Drawing samples"), 3)
+    sample_key, noise_key, solve_key = subkeys(check_key(key, "Drawing samples"), 3)
     return sample_key, noise_key, solve_key
 
 

@@ -17,15 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import compiled, is_traced, wide
-from dualgp._random import independent_normals
+from dualgp._arrays import wide
+from dualgp._random import independent_normals, subkeys
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.kernels import Features, Kernel
-from dualgp.operators.sharded import spread_product
-from dualgp.operators.tiles import precision, sum_over_tiles, tiled_product
-from dualgp.sharding import Layout
-
-TEST_BLOCK = 1024  # test points evaluated at once
+from dualgp.operators.evaluation import CrossProduct, evaluate
+from dualgp.operators.tiles import sum_over_tiles
 
 
 class PriorPaths(eqx.Module):
@@ -38,45 +35,6 @@ class PriorPaths(eqx.Module):
         return self.features(x) @ jnp.asarray(self.weights, x.dtype)
 
 
-class UpdatePaths(eqx.Module):
-    """k(x, X) @ weights, streamed over the data: (m, d) -> (m, s)."""
-
-    kernel: Kernel
-    x: Points
-    weights: Columns
-    layout: Layout | None = eqx.field(default=None, static=True)  # where x and weights are spread over devices
-
-    def __call__(self, x: Points) -> Float[Array, "m s"]:
-        data = self.x if self.x.dtype == jnp.uint8 else jnp.asarray(self.x, x.dtype)  # bytes stay bytes
-        weights = jnp.asarray(self.weights, x.dtype)
-        if self.layout is not None:
-            return spread_product(self.kernel, x, data, weights, self.layout)
-        return tiled_product(self.kernel, x, data, weights)
-
-
-class MeanPath(eqx.Module):
-    """mean + k(x, X) @ weights: (m, d) -> (m, 1)."""
-
-    mean: AnyArray
-    update: UpdatePaths
-
-    def __call__(self, x: Points) -> Float[Array, "m 1"]:
-        return jnp.asarray(self.mean, x.dtype) + self.update(x)
-
-
-class Moments(eqx.Module):
-    """Posterior mean and mean squared deviation: (m, d) -> (m, 2). The first column of the update is the mean's."""
-
-    mean: AnyArray
-    prior: PriorPaths
-    update: UpdatePaths
-
-    def __call__(self, x: Points) -> Float[Array, "m 2"]:
-        update = self.update(x)
-        deviations = self.prior(x) - update[:, 1:]
-        return jnp.stack([self.mean.astype(x.dtype) + update[:, 0], jnp.mean(deviations**2, axis=1)], axis=1)
-
-
 class SamplePaths(eqx.Module):
     """Posterior functions: `f(x)` has shape (s, m) for m points, `f[i]` is a single one, `len(f)` their number.
 
@@ -86,10 +44,11 @@ class SamplePaths(eqx.Module):
 
     mean: AnyArray
     prior: PriorPaths
-    update: UpdatePaths
+    update: CrossProduct
 
     def __call__(self, x: Any) -> Float[AnyArray, "s m"]:
-        return evaluate(eqx.Partial(_values, self), x, self.update.x, self.update.kernel).T
+        prior, update = (evaluate(part, x, self.update.x, self.update.kernel) for part in (self.prior, self.update))
+        return (self.mean.astype(update.dtype) + prior + update).T
 
     def each(self, x: Float[AnyArray, "s q d"]) -> tuple[Float[Array, "s q"], Float[Array, "s q d"]]:
         """Every function at q points of its own, and its gradients there: s q n kernel entries, not s^2 q n.
@@ -145,38 +104,8 @@ class SamplePaths(eqx.Module):
         return id(self)
 
 
-def _values(paths: SamplePaths, x: Points) -> Columns:
-    """Of all functions at the same points. Not a lambda: a new one at every call would be compiled at every call."""
-    return paths.mean.astype(x.dtype) + paths.prior(x) + paths.update(x)
-
-
 def prior_paths(kernel: Kernel, d: int, num_samples: int, key: RandomKey, num_features: int = 4096) -> PriorPaths:
     """`num_samples` functions drawn from the prior, by random features."""
-    feature_key, weight_key = jax.random.split(key)
+    feature_key, weight_key = subkeys(key, 2)
     features = kernel.features(feature_key, num_features, d)
     return PriorPaths(features, independent_normals(weight_key, features.num, num_samples))
-
-
-def evaluate(function: Callable[[Points], Columns], x: Any, data: Points, kernel: Kernel) -> AnyArray:
-    """`function` at test points, in the precision of the data, in padded blocks so that few shapes are compiled."""
-    points = kernel.points(x, "x", data.shape[1])
-    if is_traced(points, function):
-        return function(points)
-    with wide():
-        m = points.shape[0]
-        size = min(TEST_BLOCK, max(16, 1 << max(m - 1, 0).bit_length()))
-        starts = range(0, max(m, 1), size)  # an empty set of points is one empty block
-        dtype = precision(data)
-        return np.concatenate([_evaluate_block(function, points[i : i + size], size, dtype) for i in starts])
-
-
-def _evaluate_block(function: Callable[[Points], Columns], points: np.ndarray, size: int, dtype: Any) -> np.ndarray:
-    m = points.shape[0]
-    # Padded with real points: zeros could lie far away, and distances are centred on what is evaluated.
-    padded = np.resize(points.astype(dtype), (size, points.shape[1])) if m else np.zeros((size, points.shape[1]), dtype)
-    return np.asarray(_call(function, padded))[:m]
-
-
-@compiled
-def _call(function: Callable[[Points], Columns], x: Points) -> Columns:
-    return function(x)

@@ -22,8 +22,9 @@ from jaxtyping import Float
 from dualgp._arrays import in_wide, is_traced, wide
 from dualgp._checks import check_targets, refuse_traced
 from dualgp._types import AnyArray, Columns, Points, RandomKey
+from dualgp.operators.evaluation import TEST_BLOCK, CrossProduct, evaluate, evaluate_blocks
 from dualgp.operators.tiles import precision
-from dualgp.paths import TEST_BLOCK, MeanPath, Moments, PriorPaths, SamplePaths, UpdatePaths, evaluate
+from dualgp.paths import PriorPaths, SamplePaths
 from dualgp.sharding import Layout
 from dualgp.solvers.base import Solution
 from dualgp.solvers.residual import column_norms
@@ -85,8 +86,9 @@ class Posterior:
     def mean(self, x: Any) -> Float[AnyArray, " m"]:
         """The posterior mean at (m, d) points."""
         with wide():
-            path = MeanPath(self.model.mean, self._update(self.weights[:, :1]))
-        return evaluate(path, x, self.x, self.model.kernel)[:, 0]
+            update = self._update(self.weights[:, :1])
+        values = evaluate(update, x, self.x, self.model.kernel)[:, 0]
+        return self.model.mean.astype(values.dtype) + values
 
     def std(self, x: Any, *, noise: bool = False) -> Float[AnyArray, " m"]:
         """The posterior standard deviation of the function, or with `noise=True` of a new observation.
@@ -103,9 +105,7 @@ class Posterior:
         elif self.prior is None:
             raise ValueError(NO_SAMPLES + (IN_JIT if self.solution.factor is not None else ""))
         else:
-            update = self._update(self.weights)
-            moments = evaluate(Moments(self.model.mean, self.prior, update), x, self.x, self.model.kernel)
-            mean, variance = moments[:, 0], moments[:, 1]
+            mean, variance = self._moments(x)
         std = (variance + (float(self.model.noise) if noise else 0.0)) ** 0.5
         return mean, std if is_traced(x) else std.astype(mean.dtype)
 
@@ -252,8 +252,17 @@ class Posterior:
             lines.append("No useful certificate for the mean at this residual; a smaller tol gives one.")
         return lines
 
-    def _update(self, weights: Columns) -> UpdatePaths:
-        return UpdatePaths(self.model.kernel, self.x, weights, self.layout)
+    def _moments(self, x: Any) -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
+        """The mean and the mean squared deviation, so many points at once that nothing large exists."""
+        means, squares = [], []
+        functions = (self.prior, self._update(self.weights))
+        for prior, update in evaluate_blocks(functions, x, self.x, self.model.kernel):
+            means.append(self.model.mean.astype(update.dtype) + update[:, 0])
+            squares.append(((prior - update[:, 1:]) ** 2).mean(axis=1))
+        return (means[0], squares[0]) if len(means) == 1 else (np.concatenate(means), np.concatenate(squares))
+
+    def _update(self, weights: Columns) -> CrossProduct:
+        return CrossProduct(self.model.kernel, self.x, weights, self.layout)
 
     def _on_host(self, columns: Columns) -> np.ndarray:
         return np.asarray(columns if self.layout is None else self.layout.collect(columns), np.float64)

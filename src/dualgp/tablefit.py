@@ -12,7 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from dualgp._arrays import in_wide
-from dualgp._random import generator
+from dualgp._random import generator, subkeys
 from dualgp.checkpoints import Checkpoint
 from dualgp.data.encoding import Column, Encoding
 from dualgp.data.shares import RowFile, open_rows
@@ -69,7 +69,7 @@ def fit_share(
     regressor.y_offset_, regressor.y_scale_ = float(y_offset[0]), float(y_scale[0])
     x, targets = regressor._inputs(x), (y - regressor.y_offset_) / regressor.y_scale_
     key = jax.random.key(random_state)
-    learn_key, condition_key = jax.random.split(key)
+    learn_key, condition_key = subkeys(key, 2)
     model, regressor.message_ = _learned(
         regressor._start(X_scale), x, targets, layout, learn_key, checkpoint, (inputs, target)
     )

@@ -23,7 +23,7 @@ from jaxtyping import Float
 
 from dualgp._arrays import in_wide
 from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points
-from dualgp._random import generator
+from dualgp._random import generator, subkey, subkeys
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Matern52
@@ -129,7 +129,7 @@ class ThompsonSampler:
         """`num` points to try next, none of them pending or failed. They are pending from now on."""
         check_count(num, "num", 1)
         state = self.state
-        key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.num_asked)
+        key = subkey(jax.random.wrap_key_data(state.key), state.num_asked)
         with _shown(self.progress) as report:
             if len(state.y) < max(self.num_initial, 2):
                 x = _spread_evenly(state.bounds, num, key)
@@ -185,7 +185,7 @@ class ThompsonSampler:
         """The tried point whose *expected* y is best, and that expectation: what to trust where y is noisy."""
         if len(self.state.y) < 2:
             return self.best
-        key = jax.random.fold_in(jax.random.wrap_key_data(self.state.key), self.state.num_asked)
+        key = subkey(jax.random.wrap_key_data(self.state.key), self.state.num_asked)
         state = self._with_model(self.state, key, lambda words: None)
         x = state.x
         mean = state.model.condition(x, self._sign * state.y, solver=self.solver, num_samples=0, key=key).mean(x)
@@ -204,13 +204,13 @@ class ThompsonSampler:
         y = self._sign * state.y
         model = state.model or _first_model(state.bounds, y)
         method = Exact() if len(y) <= EXACT_UP_TO else Neighbours()
-        model = learn(model, state.x, y, key=jax.random.fold_in(key, 1), method=method).model
+        model = learn(model, state.x, y, key=subkey(key, 1), method=method).model
         return replace(state, model=model, learned_at=len(y), posterior=None)
 
     def _propose(
         self, state: ThompsonState, num: int, key: RandomKey, report: Callable[[str], Any]
     ) -> tuple[Float[np.ndarray, "num d"], ThompsonState]:
-        solve_key, search_key, move_key = jax.random.split(jax.random.fold_in(key, 2), 3)
+        solve_key, search_key, move_key = subkeys(subkey(key, 2), 3)
         report(f"solving for {num:,} functions given {len(state.y):,} results")
         y, old = self._sign * state.y, state.posterior
         if old is not None and old.num_samples >= num:

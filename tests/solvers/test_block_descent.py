@@ -1,10 +1,9 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dualgp as dg
-from cases import NOISE, data, relative, shifted_gram
+from cases import NOISE, data, points, relative, shifted_gram
 from dualgp._arrays import wide
 from dualgp.solvers.block_descent import BlockDescent
 
@@ -15,10 +14,7 @@ KEY = jax.random.key(0)
 @pytest.mark.parametrize(("n", "size"), [(50, 1), (50, 2), (53, 20), (53, 53)])
 def test_a_block_never_holds_a_point_twice_and_an_epoch_holds_all(n, size, local):
     solver = BlockDescent(block_size=size, local=local)
-    with wide():
-        blocks = [
-            np.asarray(solver._block(n, jnp.int32(g), jax.random.fold_in(KEY, g))) for g in range(solver._num_groups(n))
-        ]
+    blocks = solver._cut(points(n), np.random.default_rng(0))
     assert all(len(set(block)) == size and block.min() >= 0 and block.max() < n for block in blocks)
     if solver._group_size:
         assert set(range(n)) == set(np.concatenate([block[: solver._group_size] for block in blocks]))

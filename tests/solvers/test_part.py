@@ -23,7 +23,7 @@ SOLVER = dg.BlockDescent(block_size=40)
 def these_are_many_rows(monkeypatch):
     monkeypatch.setattr(loop, "MANY_ROWS", N - 1)
     monkeypatch.setattr(part, "FEWEST_ROWS", 20)
-    monkeypatch.setattr("dualgp.solvers.residual.FRESH_ROWS", 30)
+    monkeypatch.setattr("dualgp.solvers.residual.FRESH_ROWS", 300)
 
 
 def solve(b=Y, solver=SOLVER, make=dg.KernelOperator, settings=None, **run):

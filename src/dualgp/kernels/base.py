@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from dualgp._arrays import as_parameter, is_traced
 from dualgp._checks import check_points, check_positive
+from dualgp._random import subkeys
 from dualgp._types import AnyArray, Points, RandomKey
 from dualgp.kernels.features import Features
 
@@ -128,7 +129,7 @@ class Sum(Pair):
         return self.left.diagonal(x) + self.right.diagonal(x)
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
-        left, right = jax.random.split(key)
+        left, right = subkeys(key, 2)
         return self.left.features(left, num_features, d) + self.right.features(right, num_features, d)
 
     def __repr__(self) -> str:
@@ -152,7 +153,7 @@ class Product(Pair):
         return self.left.diagonal(x) * self.right.diagonal(x)
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
-        left, right = jax.random.split(key)
+        left, right = subkeys(key, 2)
         return self.left.features(left, num_features, d) * self.right.features(right, num_features, d)
 
     def __repr__(self) -> str:

@@ -56,7 +56,8 @@ class Stationary(Kernel):
         return self.against(x1, x2)(x2)
 
     def against(self, x1: Points, x2: Points, careful: bool = False) -> Callable[[Points], Float[Array, "n1 tile"]]:
-        squared_to = distances_from(self.coordinates(x1), self.coordinates(x2), careful)
+        coordinates = self.coordinates(x1)
+        squared_to = distances_from(coordinates, coordinates if x1 is x2 else self.coordinates(x2), careful)
 
         def block(tile: Points) -> Float[Array, "n1 tile"]:
             profile = self.profile(squared_to(self.coordinates(tile)))

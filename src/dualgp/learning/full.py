@@ -27,6 +27,7 @@ from jaxtyping import Array, Float, Int
 
 from dualgp._arrays import compiled, in_wide
 from dualgp._checks import check_count
+from dualgp._random import subkeys
 from dualgp._types import AnyArray, Columns, RandomKey
 from dualgp.learning.likelihood import NotDefinite, information
 from dualgp.learning.parameters import Parameters
@@ -82,7 +83,7 @@ class FullData:
         mesh: Any = None,
     ) -> tuple[Vector, Posterior | None]:
         """The vector of learned parameters, and the posterior that belongs to it unless it was interrupted."""
-        information_key, condition_key = jax.random.split(key)
+        information_key, condition_key = subkeys(key, 2)
         loose = BlockDescent(tol=LOOSE, max_passes=self.passes) if problem.n > EXACT_UP_TO else "auto"
 
         def solve(

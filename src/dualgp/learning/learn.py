@@ -14,6 +14,7 @@ import numpy as np
 
 from dualgp._arrays import in_wide
 from dualgp._checks import check_count, check_key, check_targets
+from dualgp._random import subkeys
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.learning.exact import Exact
@@ -123,7 +124,7 @@ def learn(
 def _run(
     method: Method, problem: Problem, key: RandomKey, solver: Solver | str, num_samples: int, progress: bool, mesh: Any
 ) -> tuple[Vector, Posterior | None]:
-    start_key, full_key = jax.random.split(key)
+    start_key, full_key = subkeys(key, 2)
     if not isinstance(method, FullData):
         return method.run(problem, start_key), None
     if problem.notebook and problem.notebook.stage in (FullData.stage, LEARNED):

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, UInt8
 
 from dualgp._arrays import in_wide
 from dualgp._checks import check_count
-from dualgp._random import generator
+from dualgp._random import generator, subkeys
 from dualgp._types import AnyArray, Points, RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.learning.likelihood import NotDefinite
@@ -64,7 +64,7 @@ class Neighbours:
         # A copy of a record is not a second measurement of it: it would say that there is no noise.
         first = first_of_each(problem.x, problem.y)
         x, y = problem.x[first], problem.y[first]
-        for round_key in jax.random.split(key, self.rounds):
+        for round_key in subkeys(key, self.rounds):
             model = problem.parameters.model(vector)
             terms = find_terms(model, x, y, self.num_terms, min(self.num_neighbours, len(y) - 1), round_key)
             objective = lambda vector, terms=terms: _likelihood(problem.parameters, vector, terms)  # noqa: E731

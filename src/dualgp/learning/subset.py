@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import jax
 import numpy as np
 
 from dualgp._arrays import in_wide
 from dualgp._checks import check_count
-from dualgp._random import generator
+from dualgp._random import generator, subkeys
 from dualgp._types import RandomKey
 from dualgp.learning.likelihood import Group, as_group, likelihood_and_gradient
 from dualgp.learning.problem import Problem, Vector, maximise
@@ -42,7 +41,7 @@ class Subset:
     def run(self, problem: Problem, key: RandomKey) -> Vector:
         """The vector of learned parameters."""
         vector = problem.parameters.start
-        for round_key in jax.random.split(key, self.rounds):
+        for round_key in subkeys(key, self.rounds):
             groups = neighbour_groups(problem, vector, self.num_groups, self.size, round_key)
             if self.separately:
                 return np.mean([self._fit(problem, [group], vector) for group in groups], axis=0)

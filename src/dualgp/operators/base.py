@@ -75,6 +75,10 @@ class Operator(eqx.Module):
         """A[index] @ v - b[index]."""
         return self.rows(index, v) - b[index]
 
+    def residual_on_host(self, index: Indices, v: Columns, b: Columns) -> Float[np.ndarray, "batch s"]:
+        """`residual`, for use outside `jax.jit`."""
+        return np.asarray(_residual(self, index, v, b))
+
     def block(self, index: Indices, dtype: Any = None) -> Float[Array, "batch batch"]:
         """A[index][:, index], for distinct indices."""
         block = self.kernel_block(index, index, dtype)
@@ -126,6 +130,11 @@ class Operator(eqx.Module):
     @property
     def _noise(self) -> Float[Array, ""]:
         return jnp.asarray(self.noise, self.dtype)
+
+
+@compiled
+def _residual(operator: Operator, index: Indices, v: Columns, b: Columns) -> Float[Array, "batch s"]:
+    return operator.residual(index, jnp.asarray(v), jnp.asarray(b))
 
 
 @compiled

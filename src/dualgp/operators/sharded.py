@@ -21,10 +21,10 @@ from dualgp.kernels import Features, Kernel
 from dualgp.operators.base import Operator
 from dualgp.operators.kernel import KernelOperator, check_distances, check_noise, is_soon_computed, needs_care
 from dualgp.operators.memory import KEEP_SHARE, machine_memory
+from dualgp.operators.spread import EVERYWHERE, on_devices
 from dualgp.operators.tiles import in_row_blocks, precision, tiled_product
 from dualgp.sharding import Layout, agreed, as_mesh, checksum
 
-EVERYWHERE = PartitionSpec()
 # Inputs that take no more than this are on every device as well. Neighbourhoods need all of them now and then anyway,
 # and a step then sends nothing but its B x s sums.
 COPIED_BYTES = 1 << 30
@@ -228,22 +228,6 @@ class ShardedOperator(Operator):
         """Whether K is kept: the same answer in every process, as hosts may differ in memory."""
         per_device = KEEP_SHARE * machine_memory() / jax.local_device_count() if memory is None else memory
         return self.n * self.layout.share * self.dtype.itemsize <= agreed(per_device)
-
-
-def on_devices(function: Any, layout: Layout, specs: Any, out: PartitionSpec) -> Any:
-    """`function` of each device's share of its arguments."""
-    # Sums over tiles start from zeros that are the same everywhere, which the check of varying values refuses.
-    return jax.shard_map(function, mesh=layout.mesh, in_specs=specs, out_specs=out, check_vma=False)
-
-
-def spread_product(kernel: Kernel, rows: Points, x: Points, v: Columns, layout: Layout) -> Float[Array, "m s"]:
-    """k(rows, x) @ v for x and v that are spread: tiles on each device, and an all-reduce of m x s numbers."""
-
-    def part(kernel: Kernel, rows: Points, x: Points, v: Columns) -> Float[Array, "m s"]:
-        return jax.lax.psum(tiled_product(kernel, rows, x, v), layout.axes)
-
-    specs = (EVERYWHERE, EVERYWHERE, layout.rows, layout.rows)
-    return on_devices(part, layout, specs, EVERYWHERE)(kernel, rows, x, v)
 
 
 @compiled

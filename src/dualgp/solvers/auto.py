@@ -7,10 +7,10 @@ from dataclasses import KW_ONLY, replace
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dualgp._random import generator, subkeys
 from dualgp._types import Columns, Indices, RandomKey
 from dualgp.operators import Operator
 from dualgp.solvers.base import Run, Solution, Solver, check_tol, require_key
@@ -82,10 +82,10 @@ def examine(operator: Operator, tol: float, key: RandomKey) -> Probe:
     P = F F^T + noise I leaves K - F F^T, whose largest eigenvalue is estimated on a subsample: of its m x m block, the
     part beyond the diagonal grows in proportion to the number of points, the diagonal does not.
     """
-    build_key, sample_key, start_key = jax.random.split(key, 3)
+    build_key, sample_key, start_key = subkeys(key, 3)
     preconditioner = PivotedCholesky(rank=PROBE_RANK, random=True)(operator, build_key)
     m = min(PROBE_POINTS, operator.n)
-    index = jax.random.choice(sample_key, operator.n, (m,), replace=False)
+    index = generator(sample_key).choice(operator.n, m, replace=False)
     block = _unexplained(operator, preconditioner, index)
     diagonal = float(jnp.mean(jnp.diagonal(block)))
     beyond = max(0.0, float(largest_eigenvalue(block, start_key)) - diagonal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import sys
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
@@ -115,6 +116,10 @@ class IterativeSolver(Solver):
     @abstractmethod
     def step(self, operator: Operator, b: Columns, state: Any, key: RandomKey) -> tuple[Any, Float[Array, " s"]]:
         """One step, and an estimate of ||b - A @ iterate||^2 for each column that it yields for free."""
+
+    def renewed(self, operator: Operator, state: Any, step: int, key: RandomKey) -> tuple[Any, int]:
+        """Work for the host before step number `step`: the state to go on from, and for how many steps it will do."""
+        return state, sys.maxsize
 
     @abstractmethod
     def weights(self, state: Any) -> Columns:

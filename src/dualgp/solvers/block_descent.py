@@ -17,12 +17,14 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, replace
 from typing import ClassVar, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dualgp._checks import check_count
+from dualgp._random import generator
 from dualgp._types import Columns, Indices, RandomKey
 from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, check_tol
@@ -36,12 +38,11 @@ NARROW_ERROR = 0.05
 
 
 class BlockState(NamedTuple):
-    """What the next step needs: the iterate, the step's number, and the epoch's neighbourhoods and their turn."""
+    """What the next step needs: the iterate, the epoch's blocks and whose turn it is."""
 
     x: Columns
-    step: Int[Array, ""]
-    order: Int[Array, " n"]
-    turns: Int[Array, " groups"]
+    blocks: Int[Array, "groups block"]
+    turn: Int[Array, ""]
 
 
 class BlockDescent(IterativeSolver):
@@ -83,30 +84,28 @@ class BlockDescent(IterativeSolver):
         return self.tol >= FEW_PASSES_TO
 
     def init(self, operator: Operator, b: Columns, start: Columns) -> BlockState:
-        order, turns = (np.arange(size, dtype=np.int32) for size in (operator.n, self._num_groups(operator.n)))
-        return BlockState(start, jnp.int32(0), jnp.asarray(order), jnp.asarray(turns))
+        shape = (self._num_groups(operator.n), self.block_size)
+        return BlockState(start, jnp.asarray(np.zeros(shape, np.int32)), jnp.int32(shape[0]))
+
+    def renewed(self, operator: Operator, state: BlockState, step: int, key: RandomKey) -> tuple[BlockState, int]:
+        """At the end of an epoch, the blocks of the next: by NumPy, as XLA would take 0.7 s to compile what does it."""
+        num_groups, turn = state.blocks.shape[0], int(state.turn)
+        if turn == num_groups:
+            blocks = self._cut(np.asarray(_coordinates(operator)), generator(key, step))
+            state, turn = BlockState(state.x, jnp.asarray(blocks), jnp.int32(0)), 0
+        return state, num_groups - turn
 
     def step(
         self, operator: Operator, b: Columns, state: BlockState, key: RandomKey
     ) -> tuple[BlockState, Float[Array, " s"]]:
-        x, step, order, turns = state
-        n, num_groups = operator.n, self._num_groups(operator.n)
-        epoch_key, spread_key = jax.random.split(key)
-
-        def cut_anew() -> tuple[Int[Array, " n"], Int[Array, " groups"]]:
-            tree_key, turn_key = jax.random.split(epoch_key)
-            order = neighbourhoods(operator.coordinates(), max(self._group_size, 1), tree_key)
-            return order, jnp.argsort(jax.random.bits(turn_key, turns.shape)).astype(jnp.int32)
-
-        place = step % num_groups
-        order, turns = jax.lax.cond(place == 0, cut_anew, lambda: (order, turns))
-        index = order[self._block(n, turns[place], spread_key)]
+        x, blocks, turn = state
+        index = blocks[turn]
         R = operator.residual(index, x, b)
         x = x.at[index].add(-_solve_block(operator, index, R, self.block_dtype))
 
         # Rows of a neighbourhood that waits for its turn are worse than the rest: the spread ones are a fair sample.
         squared = jnp.mean(R[self._group_size :] ** 2, axis=0)
-        return BlockState(x, step + 1, order, turns), n * squared
+        return BlockState(x, blocks, turn + 1), operator.n * squared
 
     def weights(self, state: BlockState) -> Columns:
         return state.x
@@ -139,22 +138,26 @@ class BlockDescent(IterativeSolver):
     def _num_groups(self, n: int) -> int:
         return -(-n // max(self._group_size, 1))
 
-    def _block(self, n: int, group: Int[Array, ""], key: RandomKey) -> Indices:
-        """The places, in the order of the tree, of a neighbourhood and of points spread over all others.
+    def _cut(self, coordinates: Float[np.ndarray, "n c"], rng: np.random.Generator) -> Int[np.ndarray, "groups block"]:
+        """The blocks of an epoch: the neighbourhoods in random order, each with points spread over all others.
 
         One of the others at random from every `stride` of them: as the tree keeps near points together, they are spread
         evenly over the data.
         """
-        near = self._group_size
+        n, near = len(coordinates), self._group_size
         far, others = self.block_size - near, n - near
-        start = jnp.minimum(group * near, others)
+        order = neighbourhoods(coordinates, max(near, 1), rng)
+        start = np.minimum(rng.permutation(self._num_groups(n)) * near, others)[:, None]
         stride = others // far
-        # One draw of bits for both: two calls of `randint` take half a second longer to compile.
-        bits = jax.random.bits(key, (far + 1,), jnp.uint32)
-        jitter, offset = (bits[1:] % stride).astype(jnp.int32), (bits[0] % others).astype(jnp.int32)
-        place = (offset + jnp.arange(far, dtype=jnp.int32) * stride + jitter) % others
-        place = jnp.where(place >= start, place + near, place)
-        return jnp.concatenate([start + jnp.arange(near, dtype=jnp.int32), place])
+        offset, jitter = rng.integers(others, size=(len(start), 1)), rng.integers(stride, size=(len(start), far))
+        place = (offset + np.arange(far) * stride + jitter) % others
+        place = np.where(place >= start, place + near, place)
+        return order[np.concatenate([start + np.arange(near), place], axis=1)]
+
+
+@eqx.filter_jit
+def _coordinates(operator: Operator) -> Float[Array, "n c"]:
+    return operator.coordinates()
 
 
 def _block_dtype(operator: Operator, size: int) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dualgp._arrays import compiled
+from dualgp._random import subkey, subkeys
 from dualgp._threads import one_blas_thread_on_few_cores
 from dualgp._types import Columns, RandomKey
 from dualgp.checkpoints import Checkpoint, delete
@@ -78,7 +79,7 @@ class _Loop:
     def __init__(self, requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> None:
         self.began = self.called = time.perf_counter()
         self.requested, key = requested, require_key(run, requested)
-        self.setup_key, self.step_key, self.check_key = jax.random.split(key, 3)
+        self.setup_key, self.step_key, self.check_key = subkeys(key, 3)
         self.operator, self.b, self.run, self.norms = operator, b, run, column_norms(b)
         self.solver, setup_passes = requested.prepared(operator, b, self.setup_key)
         start = operator.place(np.zeros((operator.n, b.shape[1]), b.dtype)) if run.start is None else run.start
@@ -146,7 +147,7 @@ class _Loop:
     def _solve_part(self, rows: int, passes: float | None, checkpoint: str | None = None) -> tuple[Part, Solution]:
         """The equations of so many rows, in at most `passes` over all of them and the seconds that are left."""
         n = self.operator.n
-        part = take_part(self.operator, self.b, rows, jax.random.fold_in(self.setup_key, 1))
+        part = take_part(self.operator, self.b, rows, subkey(self.setup_key, 1))
         run = replace(
             self.run,
             key=self.step_key,
@@ -255,10 +256,8 @@ class _Loop:
     def _take(self, num: int) -> np.ndarray:
         """`num` steps; returns the relative residual of each column that they saw."""
         at = self.at
-        self.state, squared = _advance(
-            self.solver, self.operator, self.b, self.state, self.step_key, jnp.int32(at.step), jnp.int32(num)
-        )
-        norms = np.sqrt(np.asarray(squared, np.float64))
+        self.state, squared = advance(self.solver, self.operator, self.b, self.state, self.step_key, at.step, num)
+        norms = np.sqrt(squared)
         at.step += num
         at.passes += num * self.solver.passes_per_step(self.operator.n)
         at.level = self._level(norms)
@@ -297,7 +296,7 @@ class _Loop:
         return at.step - at.milestone_step > max(PATIENT_STEPS, patience, at.step / 3)
 
     def _check(self, weights: Columns) -> Residual:
-        checked = fresh_residual(self.operator, self.b, weights, jax.random.fold_in(self.check_key, self.at.checks))
+        checked = fresh_residual(self.operator, self.b, weights, subkey(self.check_key, self.at.checks))
         self.at.checks += 1
         self.at.passes += checked.passes
         return checked
@@ -342,11 +341,24 @@ class _Loop:
         return f"{name} {why} after {at.step} steps at {reached}. {solver.if_unfinished}{slowed}"
 
 
+def advance(
+    solver: IterativeSolver, operator: Operator, b: Columns, state: Any, key: RandomKey, first: int, num: int
+) -> tuple[Any, Float[np.ndarray, " s"]]:
+    """`num` steps from step `first`, and the mean of their squared residuals."""
+    step, total = first, np.zeros(b.shape[1])
+    while step < first + num:
+        state, most = solver.renewed(operator, state, step, key)
+        few = min(first + num - step, most)
+        state, squared = _advance(solver, operator, b, operator.settled(state), key, jnp.int32(step), jnp.int32(few))
+        step, total = step + few, total + np.asarray(squared, np.float64)
+    return state, total / num
+
+
 @compiled
 def _advance(
     solver: IterativeSolver, operator: Operator, b: Columns, state: Any, key: RandomKey, first: Array, num: Array
 ) -> tuple[Any, Float[Array, " s"]]:
-    """`num` steps from step `first`, and the mean of their squared residuals. `num` is traced: one compilation."""
+    """`num` steps from step `first`, and the sum of their squared residuals. `num` is traced: one compilation."""
 
     def body(t: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
         state, total = carry
@@ -354,9 +366,7 @@ def _advance(
         state, squared = solver.step(operator, b, state, jax.random.fold_in(key, t))
         return state, total + squared
 
-    total = jnp.zeros(b.shape[1], b.dtype)
-    state, total = jax.lax.fori_loop(first, first + num, body, (state, total))
-    return state, total / num
+    return jax.lax.fori_loop(first, first + num, body, (state, jnp.zeros(b.shape[1], b.dtype)))
 
 
 def _is_alike(first: Any, second: Any) -> bool:

@@ -1,13 +1,10 @@
 """Random partitions of the data into groups of neighbours."""
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
-
-from dualgp._types import AnyArray, RandomKey
+import numpy as np
+from jaxtyping import Float, Int
 
 
-def neighbourhoods(coordinates: Float[AnyArray, "n c"], size: int, key: RandomKey) -> Int[Array, " n"]:
+def neighbourhoods(coordinates: Float[np.ndarray, "n c"], size: int, rng: np.random.Generator) -> Int[np.ndarray, " n"]:
     """An order of the n points in which every `size` consecutive ones, from 0 on, are near each other.
 
     A random projection tree: all points are cut in two at the median of a random direction, then each half, and so on.
@@ -16,12 +13,17 @@ def neighbourhoods(coordinates: Float[AnyArray, "n c"], size: int, key: RandomKe
     n, c = coordinates.shape
     num_groups = -(-n // size)
     num_levels = (num_groups - 1).bit_length()
-    group = jnp.arange(n, dtype=jnp.int64) // size
-    directions = jax.random.uniform(key, (max(num_levels, 1), c), coordinates.dtype, -1.0, 1.0)
-
-    def cut(level: Array, order: Int[Array, " n"]) -> Int[Array, " n"]:
-        # A cell of this level is a range of whole groups; sorting inside cells makes the next level's cells its halves.
-        cell = (group << level) // num_groups
-        return order[jnp.lexsort(((coordinates @ directions[level])[order], cell))]
-
-    return jax.lax.fori_loop(0, num_levels, cut, jnp.arange(n, dtype=jnp.int32))
+    order = np.arange(n, dtype=np.int32)
+    for level in range(num_levels):
+        place = coordinates @ rng.uniform(-1.0, 1.0, (c,)).astype(coordinates.dtype)
+        # A cell of this level is a range of whole groups, and its halves are cells of the next.
+        groups = -(-np.arange(2 ** (level + 1) + 1) * num_groups // 2 ** (level + 1))
+        borders = np.minimum(groups * size, n).tolist()
+        for start, middle, stop in zip(borders[:-2:2], borders[1::2], borders[2::2], strict=True):
+            cell = order[start:stop]
+            if level < num_levels - 1:
+                cut = np.argpartition(place[cell], min(middle, stop - 1) - start)
+            else:  # points of a group in order as well, so that every so manieth of them is spread over it
+                cut = np.argsort(place[cell])
+            order[start:stop] = cell[cut]
+    return order

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import compiled, in_wide
+from dualgp._arrays import in_wide
 from dualgp._random import generator
-from dualgp._types import Columns, Indices, RandomKey
+from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
 
 FRESH_ROWS = 2048
@@ -43,13 +43,8 @@ def fresh_residual(operator: Operator, b: Columns, weights: Columns, key: Random
     n = operator.n
     num = min(n, FRESH_ROWS)
     index = np.arange(n) if num == n else generator(key).choice(n, num, replace=False)
-    squares = np.asarray(_row_residuals(operator, b, weights, index.astype(np.int32)), np.float64) ** 2
+    squares = operator.residual_on_host(index.astype(np.int32), weights, b).astype(np.float64) ** 2
     mean = squares.mean(axis=0)
     error = squares.std(axis=0) * np.sqrt((1.0 - num / n) / num)
     norms = column_norms(b)
     return Residual(np.sqrt(n * mean) / norms, np.sqrt(n * (mean + 2.0 * error)) / norms, num / n)
-
-
-@compiled
-def _row_residuals(operator: Operator, b: Columns, weights: Columns, index: Indices) -> Float[Array, "rows s"]:
-    return operator.residual(index, jnp.asarray(weights), jnp.asarray(b))

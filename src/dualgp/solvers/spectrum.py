@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dualgp._random import generator, subkeys
 from dualgp._types import RandomKey
 from dualgp.operators import Operator
 
@@ -25,9 +26,9 @@ class Spectrum(NamedTuple):
 
 def estimate_spectrum(operator: Operator, key: RandomKey) -> Spectrum:
     """Power iteration on the block of a random subsample: lambda_1(K) / n hardly depends on the sample's size."""
-    choice_key, start_key = jax.random.split(key)
+    choice_key, start_key = subkeys(key, 2)
     num = min(operator.n, PROBE_POINTS)
-    index = jax.random.choice(choice_key, operator.n, (num,), replace=False)
+    index = generator(choice_key).choice(operator.n, num, replace=False)
     block, diagonal = _block_and_diagonal(operator, index)
     noise = float(operator.noise)
     largest = noise + (float(largest_eigenvalue(block, start_key)) - noise) * operator.n / num
