@@ -123,6 +123,29 @@ def test_evaluation_in_blocks_equals_evaluation_at_once(post, m, monkeypatch):
         np.testing.assert_allclose(blocks, once, rtol=1e-9, atol=1e-10)
 
 
+def test_answers_are_the_callers_own_to_change(post):
+    for answer in (post.mean(X_NEW), *post.predict(X_NEW), post.samples(X_NEW)):
+        answer += 1.0
+
+
+@pytest.mark.parametrize(("num_samples", "ask"), [(0, dg.Posterior.mean), (3, dg.Posterior.predict)])
+def test_residuals_are_checked_by_the_program_that_predicts(num_samples, ask):
+    traced = []
+
+    class Counting(dg.Matern32):
+        def against(self, x1, x2, careful=False):
+            traced.append(x1.shape)
+            return super().against(x1, x2, careful)
+
+    x, y = data(300)
+    post = dg.GaussianProcess(Counting(), NOISE).condition(
+        x, y, solver=dg.BlockDescent(), num_samples=num_samples, memory=0, key=KEY
+    )
+    before = len(traced)
+    ask(post, x)
+    assert 0 < before == len(traced)
+
+
 @pytest.mark.parametrize("solver", [dg.Cholesky(), dg.BlockDescent()], ids=["exact", "iterative"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_answers_are_numpy_arrays_in_the_precision_of_the_data_or_float64_if_exact(dtype, solver):

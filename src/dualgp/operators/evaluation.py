@@ -36,14 +36,14 @@ class CrossProduct(eqx.Module):
         data = self.x if self.x.dtype == jnp.uint8 else jnp.asarray(self.x, points.dtype)  # bytes stay bytes
         weights = jnp.asarray(self.weights, points.dtype)
         if self.layout is not None:
-            return spread_product(self.kernel, points, data, weights, self.layout)
+            return spread_product(self.kernel, points, data, weights, self.layout, self.careful)
         return tiled_product(self.kernel, points, data, weights, self.careful)
 
 
 def evaluate(function: Function, x: Any, data: Points, kernel: Kernel) -> AnyArray:
     """`function` at points, in the precision of the data."""
     blocks = [values for (values,) in evaluate_blocks((function,), x, data, kernel)]
-    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+    return blocks[0] if is_traced(blocks[0]) else np.concatenate(blocks)
 
 
 def evaluate_blocks(

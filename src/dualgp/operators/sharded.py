@@ -141,7 +141,7 @@ class ShardedOperator(Operator):
         return self._data_only(features(self.x))
 
     def coordinates(self) -> Float[Array, "n c"]:
-        # Every device cuts the neighbourhoods for itself: n x c numbers on each, for as long as it takes.
+        # Every process cuts the neighbourhoods for itself: n x c numbers on each device, for as long as it takes.
         x = self.x if self.copied is None else self.copied
         return self._everywhere(self.kernel.coordinates(x))[: self.n]
 

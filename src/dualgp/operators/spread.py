@@ -20,11 +20,13 @@ def on_devices(function: Any, layout: Layout, specs: Any, out: PartitionSpec) ->
     return jax.shard_map(function, mesh=layout.mesh, in_specs=specs, out_specs=out, check_vma=False)
 
 
-def spread_product(kernel: Kernel, rows: Points, x: Points, v: Columns, layout: Layout) -> Float[Array, "m s"]:
+def spread_product(
+    kernel: Kernel, rows: Points, x: Points, v: Columns, layout: Layout, careful: bool = False
+) -> Float[Array, "m s"]:
     """k(rows, x) @ v for x and v that are spread: tiles on each device, and an all-reduce of m x s numbers."""
 
     def part(kernel: Kernel, rows: Points, x: Points, v: Columns) -> Float[Array, "m s"]:
-        return jax.lax.psum(tiled_product(kernel, rows, x, v), layout.axes)
+        return jax.lax.psum(tiled_product(kernel, rows, x, v, careful), layout.axes)
 
     specs = (EVERYWHERE, EVERYWHERE, layout.rows, layout.rows)
     return on_devices(part, layout, specs, EVERYWHERE)(kernel, rows, x, v)
