@@ -15,7 +15,7 @@ KEY = jax.random.key(0)
 X, Y = data(120)
 SOLVERS = {
     "SDD": dg.SDD(step_size=2.0, batch_size=30, num_steps=400, averaging=0.05, tol=0.0),
-    "BlockDescent": dg.BlockDescent(block_size=20, max_passes=60.0, tol=0.0),
+    "BlockDescent": dg.BlockDescent(block_size=20, max_passes=45.0, tol=0.0),
 }
 each_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 
