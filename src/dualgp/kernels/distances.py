@@ -39,7 +39,8 @@ def distances_from(a: Points, b: Points, careful: bool = False) -> Callable[[Poi
     centre = jax.lax.stop_gradient(jnp.mean(inside, axis=0))
     a = a - centre
     if a.dtype == jnp.float32 and (careful or a.shape[1] <= _SPLIT_UP_TO):
-        return _split_from(a, centre, jnp.max(jnp.maximum(upper - centre, centre - lower), initial=0.0))
+        largest = jnp.max(jnp.maximum(upper - centre, centre - lower), initial=0.0)
+        return _split_from(a, inside - centre, largest, centre)
     norms_a = _norms(a)[:, None]
 
     def squared_to(tile: Points) -> Float[Array, "n1 tile"]:
@@ -54,16 +55,19 @@ def distances_from(a: Points, b: Points, careful: bool = False) -> Callable[[Poi
 
 
 def _split_from(
-    a: Points, centre: Float[Array, " d"], largest: Float[Array, ""]
+    a: Points, inside: Points, largest: Float[Array, ""], centre: Float[Array, " d"]
 ) -> Callable[[Points], Float[Array, "n1 tile"]]:
-    """`largest`: the largest coordinate of the other points, from the centre."""
+    """`inside`: the rows of `a` in the range of the other points, whose `largest` coordinate this is."""
     bits = math.floor((22 - math.log2(a.shape[1])) / 2)  # so that d * (2 * 2^bits)^2 <= 2^24
     grid = jax.lax.stop_gradient(jnp.where(largest > 0, largest, 1.0)) / 2.0**bits
     a = a / grid
     coarse_a = jnp.round(a)
     fine_a = a - coarse_a
     offset_a = jnp.sum((2.0 * coarse_a + fine_a) * fine_a, axis=1)
-    left, size_a = jnp.concatenate([a, fine_a], axis=1), _size(coarse_a, fine_a)[:, None]
+    left = jnp.concatenate([a, fine_a], axis=1)
+    # For near neighbours the rounding error is that of the two offsets, whatever the distance of other points.
+    size = jnp.maximum(_offset_size(a), jnp.max(_offset_size(inside / grid), initial=0.0))
+    noise_floor = 16.0 * jnp.finfo(a.dtype).eps * jax.lax.stop_gradient(size)[:, None]
 
     def squared_to(tile: Points) -> Float[Array, "n1 tile"]:
         b = (tile - centre) / grid
@@ -74,17 +78,16 @@ def _split_from(
         offset_b = jnp.sum((2.0 * coarse_b + fine_b) * fine_b, axis=1)
         right = jnp.concatenate([fine_b, coarse_b], axis=1)
         squared = coarse + _with_norms(-2.0 * left, offset_a, right, offset_b)
-        # For near neighbours the rounding error is that of the two offsets, whatever the distance of other points.
-        noise_floor = 8.0 * jnp.finfo(a.dtype).eps * (size_a + _size(coarse_b, fine_b)[None, :])
         return _zero_below(squared, noise_floor) * (grid * grid)
 
     return squared_to
 
 
-def _size(coarse: Points, fine: Points) -> Float[Array, " n"]:
-    """Of what is added up to an offset."""
-    coarse, fine = (jnp.abs(jax.lax.stop_gradient(part)) for part in (coarse, fine))
-    return jnp.sum((2.0 * coarse + fine) * fine, axis=1)
+def _offset_size(a: Points) -> Float[Array, " n"]:
+    """How large the numbers are that add up to the offset of a point, in units of the grid."""
+    coarse = jnp.round(a)
+    fine = jnp.abs(a - coarse)
+    return jnp.sum((2.0 * jnp.abs(coarse) + fine) * fine, axis=1)
 
 
 def _with_norms(
