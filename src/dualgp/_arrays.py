@@ -37,6 +37,11 @@ def is_traced(*trees: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
+def is_here(array: Any) -> bool:
+    """Whether this process has all of it: then a small sum is for NumPy, as XLA takes 0.05 s to compile any."""
+    return not isinstance(array, jax.Array) or array.is_fully_addressable
+
+
 def as_parameter(value: Any) -> Any:
     """A hyperparameter as an array leaf: NumPy float64 unless it is a JAX value already (so that 0.7 stays 0.7)."""
     return value if isinstance(value, jax.Array) else np.asarray(value, dtype=np.float64)

@@ -31,7 +31,7 @@ class Kernel(eqx.Module):
         """The matrix block with entries k(x1[i], x2[j])."""
 
     @abstractmethod
-    def diagonal(self, x: Points) -> Float[Array, " n"]:
+    def diagonal(self, x: Points) -> Float[AnyArray, " n"]:
         """The values k(x[i], x[i])."""
 
     @abstractmethod
@@ -41,7 +41,7 @@ class Kernel(eqx.Module):
         `num_features` counts the columns of phi for one term; a sum of kernels has as many for each of its terms.
         """
 
-    def coordinates(self, x: Points) -> Float[Array, "n c"]:
+    def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
         """The inputs on a scale where near points are strongly correlated. Only speed depends on it."""
         return jnp.asarray(x)
 
@@ -108,7 +108,7 @@ class Pair(Kernel):
         left, right = self.left.stored(x, dtype), self.right.stored(x, dtype)
         return left if left.dtype == right.dtype else jnp.asarray(x, dtype)
 
-    def coordinates(self, x: Points) -> Float[Array, "n c"]:
+    def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
         return jnp.concatenate([self.left.coordinates(x), self.right.coordinates(x)], axis=1)
 
 
@@ -125,7 +125,7 @@ class Sum(Pair):
         left, right = (kernel.against(x1, x2, careful) for kernel in (self.left, self.right))
         return lambda tile: left(tile) + right(tile)
 
-    def diagonal(self, x: Points) -> Float[Array, " n"]:
+    def diagonal(self, x: Points) -> Float[AnyArray, " n"]:
         return self.left.diagonal(x) + self.right.diagonal(x)
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
@@ -149,7 +149,7 @@ class Product(Pair):
         left, right = (kernel.against(x1, x2, careful) for kernel in (self.left, self.right))
         return lambda tile: left(tile) * right(tile)
 
-    def diagonal(self, x: Points) -> Float[Array, " n"]:
+    def diagonal(self, x: Points) -> Float[AnyArray, " n"]:
         return self.left.diagonal(x) * self.right.diagonal(x)
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
@@ -194,14 +194,14 @@ class Scale(Kernel):
     def stored(self, x: AnyArray, dtype: Any) -> Array:
         return self.kernel.stored(x, dtype)
 
-    def diagonal(self, x: Points) -> Float[Array, " n"]:
+    def diagonal(self, x: Points) -> Float[AnyArray, " n"]:
         diagonal = self.kernel.diagonal(x)
         return jnp.asarray(self.scale, diagonal.dtype) * diagonal
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         return self.kernel.features(key, num_features, d).scaled(self.scale)
 
-    def coordinates(self, x: Points) -> Float[Array, "n c"]:
+    def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
         return self.kernel.coordinates(x)
 
     def __repr__(self) -> str:

@@ -39,14 +39,14 @@ class On(Kernel):
         inner = self.kernel.against(self._seen(x1), self._seen(x2), careful)
         return lambda tile: inner(self._seen(tile))
 
-    def diagonal(self, x: Points) -> Float[Array, " n"]:
+    def diagonal(self, x: Points) -> Float[AnyArray, " n"]:
         return self.kernel.diagonal(self._seen(x))
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         inner = self.kernel.features(key, num_features, len(range(d)[self.start : self.stop]))
         return SumFeatures(tuple(ColumnFeatures(term, self.start, self.stop) for term in inner.terms))
 
-    def coordinates(self, x: Points) -> Float[Array, "n c"]:
+    def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
         return self.kernel.coordinates(self._seen(x))
 
     @property

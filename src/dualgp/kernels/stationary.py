@@ -65,7 +65,9 @@ class Stationary(Kernel):
 
         return block
 
-    def diagonal(self, x: Points) -> Float[Array, " n"]:
+    def diagonal(self, x: Points) -> Float[AnyArray, " n"]:
+        if isinstance(x, np.ndarray) and isinstance(self.variance, np.ndarray):  # nothing to compile
+            return np.full(x.shape[:1], self.variance, np.result_type(x, np.float32))
         return jnp.full(x.shape[:1], jnp.asarray(self.variance, as_floats(x).dtype))
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
@@ -76,14 +78,14 @@ class Stationary(Kernel):
     def is_stationary(self) -> bool:
         return True
 
-    def coordinates(self, x: Points) -> Float[Array, "n c"]:
-        x = as_floats(x)
+    def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
+        x = x if isinstance(x, np.ndarray) and x.dtype.kind == "f" else as_floats(x)
         if self.lengthscale.ndim == 1 and self.lengthscale.shape[0] != x.shape[1]:
             raise ValueError(
                 f"{type(self).__name__} has {self.lengthscale.shape[0]} lengthscales, but x has {x.shape[1]} columns. "
                 "Pass one lengthscale per column, or a single number."
             )
-        return x / jnp.asarray(self.lengthscale, x.dtype)
+        return x / self.lengthscale.astype(x.dtype)
 
 
 class RBF(Stationary):

@@ -47,6 +47,10 @@ class Operator(eqx.Module):
     def kernel_diagonal(self) -> Float[Array, " n"]:
         """The diagonal of K."""
 
+    def largest_variance(self) -> float:
+        """The largest entry of K's diagonal, for use outside `jax.jit`."""
+        return float(np.max(np.asarray(self.kernel_diagonal())))
+
     @abstractmethod
     def features(self, key: RandomKey, num: int) -> Features:
         """Random features of the kernel, for methods that estimate K by them."""
@@ -60,8 +64,11 @@ class Operator(eqx.Module):
         """A itself in float64, in the host's memory: 8 n^2 bytes."""
 
     @abstractmethod
-    def coordinates(self) -> Float[Array, "n c"]:
-        """A place for every row such that rows in near places are strongly correlated. Only speed depends on it."""
+    def coordinates(self) -> Float[AnyArray, "n c"]:
+        """A place for every row such that rows in near places are strongly correlated. Only speed depends on it.
+
+        For use outside `jax.jit`.
+        """
 
     @abstractmethod
     def part(self, index: Int[np.ndarray, " rows"]) -> "Operator":

@@ -19,7 +19,14 @@ from dualgp._arrays import as_parameter, compiled, in_wide, is_traced
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
 from dualgp.operators.base import Operator
-from dualgp.operators.kernel import KernelOperator, check_distances, check_noise, is_soon_computed, needs_care
+from dualgp.operators.kernel import (
+    KernelOperator,
+    check_distances,
+    check_noise,
+    is_soon_computed,
+    measure_extent,
+    needs_care,
+)
 from dualgp.operators.memory import KEEP_SHARE, machine_memory
 from dualgp.operators.spread import EVERYWHERE, on_devices
 from dualgp.operators.tiles import in_row_blocks, precision, tiled_product
@@ -74,8 +81,9 @@ class ShardedOperator(Operator):
         own = np.asarray(kernel.stored(kernel.points(np.asarray(x[self.layout.own])), dtype))
         # Padded with a real point: zeros could lie far away, and distances are centred on what is evaluated.
         self.x = self.layout.place(own, own[0] if len(own) else 0.0)
-        check_distances(kernel, self.x)
-        self.careful = needs_care(self)
+        extent = eqx.filter_jit(measure_extent)(kernel, self.x)
+        check_distances(kernel, self.x, extent)
+        self.careful = needs_care(self, extent)
         if memory is None and few_passes and is_soon_computed(self):
             memory = 0
         self.kept = _keep(kernel, self.x, self.layout, self.careful) if self._fits(memory) else None
@@ -143,7 +151,7 @@ class ShardedOperator(Operator):
     def coordinates(self) -> Float[Array, "n c"]:
         # Every process cuts the neighbourhoods for itself: n x c numbers on each device, for as long as it takes.
         x = self.x if self.copied is None else self.copied
-        return self._everywhere(self.kernel.coordinates(x))[: self.n]
+        return _coordinates(self.kernel, x, self.layout)
 
     def part(self, index: Int[np.ndarray, " rows"]) -> ShardedOperator:
         x, memory = self.layout.collect(self.x)[index], 0 if self.kept is None else None
@@ -238,6 +246,12 @@ def _whole_pass(operator: ShardedOperator, v: Columns) -> Columns:
 @eqx.filter_jit
 def _copied(x: Points, layout: Layout) -> Points:
     return jax.lax.with_sharding_constraint(x, NamedSharding(layout.mesh, EVERYWHERE))
+
+
+@eqx.filter_jit
+def _coordinates(kernel: Kernel, x: Points, layout: Layout) -> Float[Array, "n c"]:
+    everywhere = NamedSharding(layout.mesh, EVERYWHERE)
+    return jax.lax.with_sharding_constraint(kernel.coordinates(x), everywhere)[: layout.n]
 
 
 @compiled

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import in_wide
+from dualgp._arrays import in_wide, is_here
 from dualgp._checks import as_float_array, check_finite, check_key, refuse_traced
 from dualgp._types import AnyArray, Columns, RandomKey
 from dualgp.operators import Operator
@@ -198,7 +198,11 @@ def solve(
 
 def _power_of_two_scale(b: Columns) -> Float[np.ndarray, " s"]:
     """1 for columns of ordinary size; for others the power of two that makes them so, lest their squares overflow."""
-    size = np.asarray(_sizes(b), np.float64)
+    if is_here(b):
+        columns = np.asarray(b)
+        size = np.maximum(columns.max(axis=0, initial=0.0), -columns.min(axis=0, initial=0.0)).astype(np.float64)
+    else:
+        size = np.asarray(_sizes(b), np.float64)
     ordinary = (size == 0) | ((size > 1e-6) & (size < 1e6))
     return np.where(ordinary, 1.0, np.exp2(np.floor(np.log2(np.where(size > 0, size, 1.0))))).astype(b.dtype)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, replace
 from typing import ClassVar, Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -85,14 +84,14 @@ class BlockDescent(IterativeSolver):
 
     def init(self, operator: Operator, b: Columns, start: Columns) -> BlockState:
         shape = (self._num_groups(operator.n), self.block_size)
-        return BlockState(start, jnp.asarray(np.zeros(shape, np.int32)), jnp.int32(shape[0]))
+        return BlockState(start, jnp.asarray(np.zeros(shape, np.int32)), jnp.asarray(np.int32(shape[0])))
 
     def renewed(self, operator: Operator, state: BlockState, step: int, key: RandomKey) -> tuple[BlockState, int]:
         """At the end of an epoch, the blocks of the next: by NumPy, as XLA would take 0.7 s to compile what does it."""
         num_groups, turn = state.blocks.shape[0], int(state.turn)
         if turn == num_groups:
-            blocks = self._cut(np.asarray(_coordinates(operator)), generator(key, step))
-            state, turn = BlockState(state.x, jnp.asarray(blocks), jnp.int32(0)), 0
+            blocks = self._cut(np.asarray(operator.coordinates()), generator(key, step))
+            state, turn = BlockState(state.x, jnp.asarray(blocks), jnp.asarray(np.int32(0))), 0
         return state, num_groups - turn
 
     def step(
@@ -155,18 +154,13 @@ class BlockDescent(IterativeSolver):
         return order[np.concatenate([start + np.arange(near), place], axis=1)]
 
 
-@eqx.filter_jit
-def _coordinates(operator: Operator) -> Float[Array, "n c"]:
-    return operator.coordinates()
-
-
 def _block_dtype(operator: Operator, size: int) -> str:
     """float64 even if the rest is not, where noise is little: in float32 such a block is not definite.
 
     The eigenvalues of a block are at most `size` times its largest diagonal entry and at least the noise, so a solution
     in float32 has a relative error of about their ratio times 1e-7. An error slows the descent and biases nothing.
     """
-    largest = size * float(jnp.max(operator.kernel_diagonal()))
+    largest = size * operator.largest_variance()
     is_narrow = operator.dtype == jnp.float32
     error = float(jnp.finfo(jnp.float32).eps) * (1 + largest / float(operator.noise))
     return "float32" if is_narrow and error <= NARROW_ERROR else "float64"

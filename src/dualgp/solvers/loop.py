@@ -35,7 +35,7 @@ from dualgp.solvers.part import (
 from dualgp.solvers.residual import Residual, column_norms, fresh_residual
 
 # A chunk is at most a pass and a fixed amount of work, not of time: a run must not depend on the machine's speed.
-CHUNK_ENTRIES = 2e8
+CHUNK_ENTRIES = 1e8
 CHECKPOINT_SECONDS = 30.0
 MOST_SLOWDOWNS = 10
 PATIENT_STEPS = 300
@@ -349,7 +349,7 @@ def advance(
     while step < first + num:
         state, most = solver.renewed(operator, state, step, key)
         few = min(first + num - step, most)
-        state, squared = _advance(solver, operator, b, operator.settled(state), key, jnp.int32(step), jnp.int32(few))
+        state, squared = _advance(solver, operator, b, operator.settled(state), key, np.int32(step), np.int32(few))
         step, total = step + few, total + np.asarray(squared, np.float64)
     return state, total / num
 
