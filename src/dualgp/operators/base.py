@@ -49,7 +49,7 @@ class Operator(eqx.Module):
 
     def largest_variance(self) -> float:
         """The largest entry of K's diagonal, for use outside `jax.jit`."""
-        return float(np.max(np.asarray(self.kernel_diagonal())))
+        return float(jnp.max(self.kernel_diagonal()))
 
     @abstractmethod
     def features(self, key: RandomKey, num: int) -> Features:
