@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from dualgp._arrays import as_parameter, in_wide, is_traced
+from dualgp._arrays import as_parameter, in_wide, is_traced, on_device
 from dualgp._checks import check_count, check_finite, check_key, check_targets, refuse_traced
 from dualgp._random import independent_normals, subkeys
 from dualgp._types import AnyArray, Columns, Points, RandomKey
@@ -218,7 +218,7 @@ class GaussianProcess(eqx.Module):
             draws = evaluate(prior, x, x, self.kernel)
             epsilon = independent_normals(key, n, draws.shape[1], rows) * np.sqrt(float(self.noise))
             columns.append(draws + epsilon)
-        return jnp.asarray(np.concatenate(columns, axis=1, dtype=precision(x)))
+        return on_device(np.concatenate(columns, axis=1), precision(x))
 
     def _posterior(
         self,
@@ -238,7 +238,7 @@ class GaussianProcess(eqx.Module):
         dtype = operator.dtype if solution.factor is None else np.float64
         x = operator.x if layout is None else layout.collect(operator.x)
         targets = targets if layout is None else layout.collect(targets)
-        targets, weights = (jnp.asarray(array, dtype) for array in (targets, solution.weights))
+        targets, weights = (on_device(array, dtype) for array in (targets, solution.weights))
         x = x if dtype == operator.dtype else self.kernel.stored(x, dtype)
         return Posterior(self, x, targets, weights, prior, solution)
 

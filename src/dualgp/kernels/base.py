@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import as_parameter, is_traced
+from dualgp._arrays import as_parameter, is_traced, on_device
 from dualgp._checks import check_points, check_positive
 from dualgp._random import subkeys
 from dualgp._types import AnyArray, Points, RandomKey
@@ -63,7 +63,7 @@ class Kernel(eqx.Module):
 
     def stored(self, x: AnyArray, dtype: Any) -> Array:
         """Such inputs as they are kept in memory, for arithmetic in `dtype` (float32 or float64)."""
-        return jnp.asarray(x, dtype)
+        return on_device(x, dtype)
 
     def __repr__(self) -> str:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

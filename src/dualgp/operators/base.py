@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import compiled, is_traced, wide
+from dualgp._arrays import compiled, is_traced, on_device, wide
 from dualgp._types import AnyArray, Columns, Indices, RandomKey
 from dualgp.kernels import Features
 from dualgp.operators.tiles import in_row_blocks
@@ -111,7 +111,7 @@ class Operator(eqx.Module):
 
     def place(self, array: AnyArray) -> Columns:
         """(n, s) columns where the solver shall have them, in the operator's precision."""
-        return jnp.asarray(array, self.dtype)
+        return on_device(array, self.dtype)
 
     def settled(self, state: Any) -> Any:
         """A solver's state with every array where the steps will leave it, so that they are compiled once."""

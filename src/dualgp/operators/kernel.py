@@ -166,9 +166,10 @@ class Extent(NamedTuple):
 
 def measure_extent(kernel: Kernel, x: Points) -> Extent:
     """By NumPy for its arrays, by JAX for others."""
-    coordinates: Any = kernel.coordinates(x)
-    centred = coordinates - coordinates.mean(axis=0)
-    return Extent(abs(coordinates).max(initial=0.0), (centred**2).sum(axis=1).mean())
+    with np.errstate(over="ignore"):  # coordinates that are too large for their squares are refused
+        coordinates: Any = kernel.coordinates(x)
+        centred = coordinates - coordinates.mean(axis=0)
+        return Extent(abs(coordinates).max(initial=0.0), (centred**2).sum(axis=1).mean())
 
 
 def needs_care(operator: Any, extent: Extent | None) -> bool:

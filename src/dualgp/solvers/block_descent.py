@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from dualgp._arrays import on_device
 from dualgp._checks import check_count
 from dualgp._random import generator
 from dualgp._types import Columns, Indices, RandomKey
@@ -84,14 +85,14 @@ class BlockDescent(IterativeSolver):
 
     def init(self, operator: Operator, b: Columns, start: Columns) -> BlockState:
         shape = (self._num_groups(operator.n), self.block_size)
-        return BlockState(start, jnp.asarray(np.zeros(shape, np.int32)), jnp.asarray(np.int32(shape[0])))
+        return BlockState(start, on_device(np.zeros(shape), np.int32), on_device(shape[0], np.int32))
 
     def renewed(self, operator: Operator, state: BlockState, step: int, key: RandomKey) -> tuple[BlockState, int]:
         """At the end of an epoch, the blocks of the next: by NumPy, as XLA would take 0.7 s to compile what does it."""
         num_groups, turn = state.blocks.shape[0], int(state.turn)
         if turn == num_groups:
             blocks = self._cut(np.asarray(operator.coordinates()), generator(key, step))
-            state, turn = BlockState(state.x, jnp.asarray(blocks), jnp.asarray(np.int32(0))), 0
+            state, turn = BlockState(state.x, on_device(blocks, np.int32), on_device(0, np.int32)), 0
         return state, num_groups - turn
 
     def step(
