@@ -59,7 +59,7 @@ def step_seconds(n: float, block: int, m: int, d: int, devices: int, device: Dev
 def device_gigabytes(n: float, m: int, d: int, devices: int) -> tuple[float, float]:
     """Of a device: its share (x, and b, iterate, last good one and a copy), and what every device has of all rows.
 
-    The latter are the inputs and the blocks of an epoch. Its host needs n (4 d + 16) bytes more while it cuts these.
+    The latter are the inputs and the blocks of an epoch. Its host needs n (4 d + 22) bytes more while it cuts these.
     """
     return n / devices * 4 * (d + 4 * m) / 1e9, n * (4 * d + 6) / 1e9
 

@@ -85,7 +85,7 @@ class BlockDescent(IterativeSolver):
 
     def init(self, operator: Operator, b: Columns, start: Columns) -> BlockState:
         shape = (self._num_groups(operator.n), self.block_size)
-        return BlockState(start, on_device(np.zeros(shape), np.int32), on_device(shape[0], np.int32))
+        return BlockState(start, on_device(np.zeros(shape, np.int32), np.int32), on_device(shape[0], np.int32))
 
     def renewed(self, operator: Operator, state: BlockState, step: int, key: RandomKey) -> tuple[BlockState, int]:
         """At the end of an epoch, the blocks of the next: by NumPy, as XLA would take 0.7 s to compile what does it."""
@@ -147,12 +147,14 @@ class BlockDescent(IterativeSolver):
         n, near = len(coordinates), self._group_size
         far, others = self.block_size - near, n - near
         order = neighbourhoods(coordinates, max(near, 1), rng)
-        start = np.minimum(rng.permutation(self._num_groups(n)) * near, others)[:, None]
+        blocks = np.empty((self._num_groups(n), near + far), np.int32)
         stride = others // far
-        offset, jitter = rng.integers(others, size=(len(start), 1)), rng.integers(stride, size=(len(start), far))
-        place = (offset + np.arange(far) * stride + jitter) % others
-        place = np.where(place >= start, place + near, place)
-        return order[np.concatenate([start + np.arange(near), place], axis=1)]
+        for block, group in zip(blocks, rng.permutation(len(blocks)).tolist(), strict=True):
+            start = min(group * near, others)
+            place = (rng.integers(others) + np.arange(far) * stride + rng.integers(stride, size=far)) % others
+            block[:near] = order[start : start + near]
+            block[near:] = order[np.where(place >= start, place + near, place)]
+        return blocks
 
 
 def _block_dtype(operator: Operator, size: int) -> str:
