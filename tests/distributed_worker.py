@@ -31,7 +31,7 @@ def work(folder: Path, rank: int, size: int, port: int) -> None:
         for name, case in job["cases"].items():
             settings = {key: case[key] for key in ("dtype", "max_passes") if key in case}
             sharded.COPIED_BYTES = case.get("copied_bytes", 1 << 30)
-            loop.MANY_ROWS = case.get("many_rows", 100_000)
+            part.MANY_ROWS = case.get("many_rows", 100_000)
             if "checkpoint" in case:
                 settings["checkpoint"] = folder / case["checkpoint"]
             (folder / f"{name}-{rank}").touch()

@@ -21,7 +21,7 @@ SOLVER = dg.BlockDescent(block_size=40)
 
 @pytest.fixture(autouse=True)
 def these_are_many_rows(monkeypatch):
-    monkeypatch.setattr(loop, "MANY_ROWS", N - 1)
+    monkeypatch.setattr(part, "MANY_ROWS", N - 1)
     monkeypatch.setattr(part, "FEWEST_ROWS", 20)
     monkeypatch.setattr("dualgp.solvers.residual.FRESH_ROWS", 300)
 
@@ -72,7 +72,7 @@ def test_it_predicts_better_than_as_many_steps_over_all_rows(monkeypatch):
     truth = gram(KERNEL, X_NEW, X) @ np.linalg.solve(shifted_gram(KERNEL, X, noise=0.01), Y)
 
     def error(seed, many):
-        monkeypatch.setattr(loop, "MANY_ROWS", many)
+        monkeypatch.setattr(part, "MANY_ROWS", many)
         operator = dg.KernelOperator(KERNEL, X, 0.01)
         weights = dg.solve(operator, Y, SOLVER, key=jax.random.key(seed), max_passes=0.25).weights
         return np.sqrt(np.mean((gram(KERNEL, X_NEW, X) @ weights - truth) ** 2))
@@ -90,7 +90,7 @@ def test_the_residual_is_that_of_all_rows(monkeypatch):
 
 def test_enough_of_a_budget_changes_nothing(monkeypatch):
     first = solve(max_passes=12.0)
-    monkeypatch.setattr(loop, "MANY_ROWS", N)
+    monkeypatch.setattr(part, "MANY_ROWS", N)
     np.testing.assert_array_equal(solve(max_passes=12.0).weights, first.weights)
 
 
@@ -147,7 +147,7 @@ def test_work_on_some_rows_is_saved_too(saves, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("when", [3, 30])  # during the probe, and after it
 def test_an_interrupted_run_returns_what_there_is(when, monkeypatch):
-    take, taken = loop._Loop._take, []
+    take, taken = loop.Loop.take, []
 
     def interrupted(self, num):
         taken.append(self.operator.n)
@@ -156,7 +156,7 @@ def test_an_interrupted_run_returns_what_there_is(when, monkeypatch):
         return take(self, num)
 
     monkeypatch.setattr(loop, "CHUNK_ENTRIES", 1.0)
-    monkeypatch.setattr(loop._Loop, "_take", interrupted)
+    monkeypatch.setattr(loop.Loop, "take", interrupted)
     solution = solve(max_passes=1.0)
     assert solution.result is dg.Result.INTERRUPTED and "was interrupted" in solution.message
     assert 0 < len(rows_with_weights(solution)) < N and len(taken) == when
@@ -184,7 +184,7 @@ def test_a_mesh_makes_no_difference():
 
 def test_what_goes_wrong_on_some_rows_is_said(monkeypatch):
     monkeypatch.setattr(loop, "MOST_SLOWDOWNS", 0)
-    monkeypatch.setattr(loop._Loop, "_has_blown_up", lambda self: self.operator.n < N)
+    monkeypatch.setattr(loop.Loop, "_has_blown_up", lambda self: self.operator.n < N)
     solution = solve(max_passes=1.0)
     assert solution.result is dg.Result.DIVERGED and "Raise the noise" in solution.message
     assert np.isfinite(solution.weights).all()

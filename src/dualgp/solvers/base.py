@@ -100,7 +100,7 @@ class IterativeSolver(Solver):
     growth_limit: ClassVar[float] = 10.0
     # Passes in which the residual must fall by a tenth: otherwise rounding is in the way, and it gives up.
     patience: ClassVar[float] = 20.0
-    # Whether a budget below two passes is better spent on a part of the rows.
+    # Whether a budget that is too short to converge is better spent on a part of the rows.
     takes_part: ClassVar[bool] = False
     # What to do about a run that ended early. Where weights are linear in b, bars are too wide then.
     if_unfinished: ClassVar[str] = "Give it more time (refine), or accept wider error bars."
@@ -170,7 +170,7 @@ def solve(
     - `start`: weights to start from, in the shape of `b`; zeros by default. Or a `Solution` to go on with: by the same
       method it continues exactly where that ended, momentum and all, so that with the same key two halves are one run.
     - `max_seconds`, `max_passes`: stop there and return what there is. Ctrl-C does the same. Of more than 100,000 rows,
-      block descent solves as many as there is time to pass over twice (part.py), and the message says so.
+      block descent solves as many as the budget is enough for (part.py), and the message says so.
     - `checkpoint`: a file to save the state to now and then. The same call continues from it, and ends with the same
       weights as if it had never been interrupted. It is deleted on convergence.
     - `progress`: show a progress bar.

@@ -1,13 +1,10 @@
 """The one loop of all iterative solvers: jitted chunks of steps, and between them everything a person cares about."""
 
-import glob
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import jax
@@ -22,16 +19,7 @@ from dualgp._types import Columns, RandomKey
 from dualgp.checkpoints import Checkpoint, delete
 from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, Result, Run, Solution, Trace, require_key
-from dualgp.solvers.part import (
-    MANY_ROWS,
-    PLENTY_OF_PASSES,
-    PROBE_SHARE,
-    Part,
-    enough_passes,
-    probe_rows,
-    rows_for,
-    take_part,
-)
+from dualgp.solvers.part import spend_on_part
 from dualgp.solvers.residual import Residual, column_norms, fresh_residual
 
 # A chunk is at most a pass and a fixed amount of work, not of time: a run must not depend on the machine's speed. Twice
@@ -63,10 +51,10 @@ class Progress:
 
 def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> Solution:
     """Run `requested` until it has converged on fresh rows, diverged, spent its budget or been interrupted."""
-    loop = _Loop(requested, operator, b, run)
+    loop = Loop(requested, operator, b, run)
     with one_blas_thread_on_few_cores():
         try:
-            result = loop.spend_on_part() or loop.go_on()
+            result = spend_on_part(loop) or loop.go_on()
         except KeyboardInterrupt:
             if not operator.is_alone:  # what is left to do takes all processes, and the others do not know
                 raise
@@ -74,7 +62,7 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
         return loop.finish(result)
 
 
-class _Loop:
+class Loop:
     """One run of an iterative solver."""
 
     def __init__(self, requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> None:
@@ -93,7 +81,7 @@ class _Loop:
         self.chunk = max(1, round(min(1.0, CHUNK_ENTRIES / operator.n**2) / per_step))
         self.checked: Residual | None = None
         self.rows = operator.n  # that have weights
-        self.part_file: str | None = None
+        self.replaced: str | None = None  # a file that is not needed once this run has saved its own
 
         self.file, self.last_saved = None, time.perf_counter()
         if run.checkpoint is not None:
@@ -103,92 +91,15 @@ class _Loop:
                 self.at = Progress(**progress)
                 self.began -= self.at.seconds
         if run.start is not None and not self.at.trace and self.first_step == 0:
-            self.at.first = self.at.smallest = self._level(self._check(start).estimate * self.norms)
+            self.at.first = self.at.smallest = self._level(self.check(start).estimate * self.norms)
 
-    def spend_on_part(self) -> Result | None:
-        """Where the budget is too short to converge on many rows, the answer for some of them (part.py)."""
-        run, n = self.run, self.operator.n
-        is_new = run.start is None and not self.at.trace
-        if not (self.solver.takes_part and is_new and n > MANY_ROWS and (run.max_seconds or run.max_passes)):
-            return None
-        rows = self._begun_part() or self._rows_in_budget()
-        if rows == n:
-            return None
-        passes = None if run.max_passes is None else (1.0 - PROBE_SHARE) * run.max_passes
-        self.part_file = None if run.checkpoint is None else f"{os.fspath(run.checkpoint)}.{rows}-rows"
-        return self._adopt(*self._solve_part(rows, passes, self.part_file))
-
-    def _begun_part(self) -> int:
-        """The rows of the part that an interrupted run was at, 0 if there is none."""
-        if self.run.checkpoint is None:
-            return 0
-        path = Path(self.run.checkpoint)
-        files = path.parent.glob(f"{glob.escape(path.name)}.*-rows")
-        found = [file.suffix.removeprefix(".").removesuffix("-rows") for file in files]
-        most = max((int(rows) for rows in found if rows.isdigit() and int(rows) < self.operator.n), default=0)
-        return round(self.operator.agreed(most))
-
-    def _rows_in_budget(self) -> int:
-        """As many rows as the budget is enough for, as seen on a probe."""
-        n, seconds_per_pass = self.operator.n, self._seconds_per_pass()
-        passes = self._passes_left(seconds_per_pass)
-        if passes >= PLENTY_OF_PASSES:
-            return n
-        probed = probe_rows(passes, n)
-        part, probe = self._solve_part(probed, PROBE_SHARE * passes)
-        if probe.result is Result.INTERRUPTED:
-            self._adopt(part, probe)
-            raise KeyboardInterrupt
-        elsewhere = self._check(part.spread(probe.weights, self.operator)[0]).estimate
-        needed = enough_passes(probe.trace, elsewhere, self.solver.tol)
-        if (timed := np.ptp(probe.trace.passes)) > 0:  # after the first chunk, which compiles
-            seconds_per_pass = float(np.ptp(probe.trace.seconds) / timed) * (n / probed) ** 2
-        return max(probed, rows_for(self._passes_left(seconds_per_pass), n, needed, probed))
-
-    def _solve_part(self, rows: int, passes: float | None, checkpoint: str | None = None) -> tuple[Part, Solution]:
-        """The equations of so many rows, in at most `passes` over all of them and the seconds that are left."""
-        n = self.operator.n
-        part = take_part(self.operator, self.b, rows, subkey(self.setup_key, 1))
-        run = replace(
-            self.run,
-            key=self.step_key,
-            start=jnp.zeros_like(part.b),  # a run that starts from somewhere takes no part of its own
-            max_seconds=self._seconds_left(),
-            max_passes=None if passes is None else passes * (n / rows) ** 2,
-            checkpoint=checkpoint,
-        )
-        solution = iterate(self.requested, part.operator, part.b, run)
-        self.at.passes += solution.passes * (rows / n) ** 2
-        return part, solution
-
-    def _adopt(self, part: Part, solution: Solution) -> Result:
-        """The answer for a part as that for all rows."""
-        weights, self.rows = part.spread(solution.weights, self.operator)
+    def adopt(self, weights: Columns, rows: int, file: str | None) -> None:
+        """Take weights that were found otherwise, for `rows` of all, in place of the file that has them."""
+        self.rows, self.replaced = rows, file
         self.state = self.last_good = self.operator.settled(self.solver.init(self.operator, self.b, weights))
-        self.checked = self._check(weights)
+        self.checked = self.check(weights)
         self.at.level = self.at.smallest = self._level(self.checked.estimate * self.norms)
         self.at.trace.append((self.at.step, self.at.passes, self._seconds(), self.checked.estimate.tolist()))
-        return Result.BUDGET_REACHED if solution.result is Result.CONVERGED else solution.result
-
-    def _seconds_per_pass(self) -> float:
-        """What a step takes is known after two of them, where anyone asks: the first compiles."""
-        if self.run.max_seconds is None:
-            return 1.0
-        self._take(1)
-        began = time.perf_counter()
-        self._take(1)
-        return self._since(began) / self.solver.passes_per_step(self.operator.n)
-
-    def _seconds_left(self) -> float | None:
-        limit = self.run.max_seconds
-        return None if limit is None else max(limit - self._since(self.called), 1e-3)
-
-    def _passes_left(self, seconds_per_pass: float) -> float:
-        """Passes over all rows that the budget still allows."""
-        by_count = math.inf if self.run.max_passes is None else self.run.max_passes - self.at.passes
-        seconds = self._seconds_left()
-        by_clock = math.inf if seconds is None else seconds / self.operator.agreed(seconds_per_pass)
-        return max(min(by_count, by_clock), 1e-6)
 
     def go_on(self) -> Result:
         """Chunk after chunk until there is a reason to stop."""
@@ -197,7 +108,7 @@ class _Loop:
 
     def _go_on(self, show: Callable[..., None]) -> Result:
         while (num := self._steps_left()) > 0:
-            residual = self._take(num)
+            residual = self.take(num)
             if self._has_blown_up():
                 if not self._start_again_more_carefully():
                     return Result.DIVERGED
@@ -210,7 +121,7 @@ class _Loop:
                     return Result.CONVERGED
             elif self.solver.tol > 0 and self._has_stalled():
                 break
-            if self.file is not None and self._since(self.last_saved) >= CHECKPOINT_SECONDS:
+            if self.file is not None and self.since(self.last_saved) >= CHECKPOINT_SECONDS:
                 self._save()
         return Result.BUDGET_REACHED
 
@@ -218,12 +129,12 @@ class _Loop:
         """The best iterate, checked on fresh rows."""
         if self.file is not None and result in (Result.BUDGET_REACHED, Result.INTERRUPTED):
             self._save()
-        if self.part_file is not None:
-            delete(self.part_file)
+        if self.replaced is not None:
+            delete(self.replaced)
         if result is Result.DIVERGED or self.at.level > 2.0 * self.at.smallest:
             self.state = self.last_good
         weights = self.solver.weights(self.state)
-        checked = self.checked or self._check(weights)
+        checked = self.checked or self.check(weights)
         if result is Result.BUDGET_REACHED and checked.upper.max() <= self.solver.tol:
             result = Result.CONVERGED
         if self.file is not None and result is Result.CONVERGED:
@@ -244,7 +155,7 @@ class _Loop:
 
     def _steps_left(self) -> int:
         solver, run, at, n = self.solver, self.run, self.at, self.operator.n
-        out_of_time = run.max_seconds is not None and self._since(self.called) >= run.max_seconds
+        out_of_time = run.max_seconds is not None and self.since(self.called) >= run.max_seconds
         if out_of_time and at.step > self.first_step:  # a chunk takes seconds, and is better than nothing
             return 0
         left = solver.max_steps(n) - (at.step - self.first_step)
@@ -254,7 +165,7 @@ class _Loop:
             left = max(left, 1)
         return min(self.chunk, left)
 
-    def _take(self, num: int) -> np.ndarray:
+    def take(self, num: int) -> np.ndarray:
         """`num` steps; returns the relative residual of each column that they saw."""
         at = self.at
         self.state, squared = advance(self.solver, self.operator, self.b, self.state, self.step_key, at.step, num)
@@ -281,7 +192,7 @@ class _Loop:
     def _holds_on_fresh_rows(self) -> bool:
         if self.at.passes < self.at.next_check:
             return False
-        checked = self._check(self.solver.weights(self.state))
+        checked = self.check(self.solver.weights(self.state))
         if checked.upper.max() <= self.solver.tol:
             self.checked = checked
             return True
@@ -296,17 +207,24 @@ class _Loop:
         patience = self.solver.patience / self.solver.passes_per_step(self.operator.n)
         return at.step - at.milestone_step > max(PATIENT_STEPS, patience, at.step / 3)
 
-    def _check(self, weights: Columns) -> Residual:
+    def check(self, weights: Columns) -> Residual:
+        """The residual of weights on rows that no step has chosen."""
         checked = fresh_residual(self.operator, self.b, weights, subkey(self.check_key, self.at.checks))
         self.at.checks += 1
         self.at.passes += checked.passes
         return checked
 
+    def seconds_left(self) -> float | None:
+        """Until the limit of the clock, if there is one."""
+        limit = self.run.max_seconds
+        return None if limit is None else max(limit - self.since(self.called), 1e-3)
+
     def _level(self, residual_norms: np.ndarray) -> float:
         """The relative residual of all columns together."""
         return float(np.linalg.norm(residual_norms) / np.linalg.norm(self.norms))
 
-    def _since(self, moment: float) -> float:
+    def since(self, moment: float) -> float:
+        """Seconds, the same in all processes."""
         return self.operator.agreed(time.perf_counter() - moment)
 
     def _seconds(self) -> float:

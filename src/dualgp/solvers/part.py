@@ -7,16 +7,27 @@ fewer rows and more passes predict better: on etopo20 (525,366 rows) two minutes
 are does not depend on b, and their number only as the moment of stopping does: error bars are as honest.
 """
 
-import math
-from typing import NamedTuple
+from __future__ import annotations
 
+import glob
+import math
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from dualgp._random import generator
+from dualgp._random import generator, subkey
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
-from dualgp.solvers.base import Trace
+from dualgp.solvers.base import Result, Solution, Trace
+
+if TYPE_CHECKING:
+    from dualgp.solvers.loop import Loop
 
 MANY_ROWS = 100_000  # below, a pass takes less than a minute, and no one stops there
 FEWEST_ROWS = 20_000
@@ -26,6 +37,86 @@ SMALL_ERROR = 0.15  # of solving, against that of predicting
 # Passes that are enough grow with the number of rows to about this power. Seen: 0.1 to 0.2 on etopo20 and, beyond
 # 115,000 rows, nearly 1 on houseelectric, where there is hardly any noise and blocks do not grow any more.
 GROWTH = 0.5
+
+
+def spend_on_part(loop: Loop) -> Result | None:
+    """Where the loop's budget is too short to converge on all of many rows, let it adopt the answer for some."""
+    run, n = loop.run, loop.operator.n
+    is_new = run.start is None and not loop.at.trace
+    if not (loop.solver.takes_part and is_new and n > MANY_ROWS and (run.max_seconds or run.max_passes)):
+        return None
+    rows = _begun_part(loop) or _rows_in_budget(loop)
+    if rows == n:
+        return None
+    passes = None if run.max_passes is None else (1.0 - PROBE_SHARE) * run.max_passes
+    file = None if run.checkpoint is None else f"{os.fspath(run.checkpoint)}.{rows}-rows"
+    part, solution = _solve_part(loop, rows, passes, file)
+    loop.adopt(*part.spread(solution.weights, loop.operator), file)
+    return Result.BUDGET_REACHED if solution.result is Result.CONVERGED else solution.result
+
+
+def _begun_part(loop: Loop) -> int:
+    """The rows of the part that an interrupted run was at, 0 if there is none."""
+    if loop.run.checkpoint is None:
+        return 0
+    path = Path(loop.run.checkpoint)
+    files = path.parent.glob(f"{glob.escape(path.name)}.*-rows")
+    found = [file.suffix.removeprefix(".").removesuffix("-rows") for file in files]
+    most = max((int(rows) for rows in found if rows.isdigit() and int(rows) < loop.operator.n), default=0)
+    return round(loop.operator.agreed(most))
+
+
+def _rows_in_budget(loop: Loop) -> int:
+    """As many rows as the budget is enough for, as seen on a probe."""
+    n, seconds_per_pass = loop.operator.n, _seconds_per_pass(loop)
+    passes = _passes_left(loop, seconds_per_pass)
+    if passes >= PLENTY_OF_PASSES:
+        return n
+    probed = probe_rows(passes, n)
+    part, probe = _solve_part(loop, probed, PROBE_SHARE * passes, None)
+    weights, num_found = part.spread(probe.weights, loop.operator)
+    if probe.result is Result.INTERRUPTED:
+        loop.adopt(weights, num_found, None)
+        raise KeyboardInterrupt
+    needed = enough_passes(probe.trace, loop.check(weights).estimate, loop.solver.tol)
+    if (timed := np.ptp(probe.trace.passes)) > 0:  # after the first chunk, which compiles
+        seconds_per_pass = float(np.ptp(probe.trace.seconds) / timed) * (n / probed) ** 2
+    return max(probed, rows_for(_passes_left(loop, seconds_per_pass), n, needed, probed))
+
+
+def _seconds_per_pass(loop: Loop) -> float:
+    """What a step takes is known after two of them, where anyone asks: the first compiles."""
+    if loop.run.max_seconds is None:
+        return 1.0
+    loop.take(1)
+    began = time.perf_counter()
+    loop.take(1)
+    return loop.since(began) / loop.solver.passes_per_step(loop.operator.n)
+
+
+def _passes_left(loop: Loop, seconds_per_pass: float) -> float:
+    """Passes over all rows that the budget still allows."""
+    by_count = math.inf if loop.run.max_passes is None else loop.run.max_passes - loop.at.passes
+    seconds = loop.seconds_left()
+    by_clock = math.inf if seconds is None else seconds / loop.operator.agreed(seconds_per_pass)
+    return max(min(by_count, by_clock), 1e-6)
+
+
+def _solve_part(loop: Loop, rows: int, passes: float | None, checkpoint: str | None) -> tuple[Part, Solution]:
+    """The equations of so many rows, in at most `passes` over all of them and the seconds that are left."""
+    n = loop.operator.n
+    part = take_part(loop.operator, loop.b, rows, subkey(loop.setup_key, 1))
+    run = replace(
+        loop.run,
+        key=loop.step_key,
+        start=jnp.zeros_like(part.b),  # a run that starts from somewhere takes no part of its own
+        max_seconds=loop.seconds_left(),
+        max_passes=None if passes is None else passes * (n / rows) ** 2,
+        checkpoint=checkpoint,
+    )
+    solution = loop.requested.run(part.operator, part.b, run)
+    loop.at.passes += solution.passes * (rows / n) ** 2
+    return part, solution
 
 
 class Part(NamedTuple):
