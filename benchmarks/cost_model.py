@@ -14,9 +14,10 @@ from typing import NamedTuple
 from record import load
 
 from dualgp.operators.sharded import COPIED_BYTES
+from dualgp.solvers.block_descent import LARGEST_BLOCK
 
 D, M, PASSES = 10, 65, 5
-BLOCK = 4096  # the default from n = 262,144 on
+BLOCK = LARGEST_BLOCK
 LATENCY = 50e-6  # of an all-reduce, at each of log2(P) levels
 
 
