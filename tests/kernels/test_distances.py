@@ -1,4 +1,4 @@
-"""Squared distances by matrix products keep near neighbours apart, also in float32."""
+"""Squared distances keep near neighbours apart, also in float32."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from dualgp._arrays import wide
 from dualgp.kernels.distances import distances_from, safe_sqrt, squared_distances
 
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
-each_dimension = pytest.mark.parametrize("d", [1, 2, 3, 8])
+each_dimension = pytest.mark.parametrize("d", [1, 2, 3, 8, 9, 21])
 
 
 def distances(a, b, dtype):
@@ -40,6 +40,28 @@ def test_equal_rows_have_distance_exactly_zero(d, dtype, offset):
     squared = distances(a, a[::-1], dtype)
     assert (np.fliplr(squared).diagonal() == 0).all()
     assert (squared >= 0).all()
+
+
+@pytest.mark.parametrize(("d", "careful"), [(1, False), (3, False), (8, False), (9, True), (16, True), (60, True)])
+def test_differences_have_a_relative_error_of_rounding(d, careful):
+    a = points(200, d).astype(np.float32) * 100
+    b = a + 0.01 * points(200, d, seed=1).astype(np.float32)
+    squared = np.asarray(distances_from(jnp.asarray(a), jnp.asarray(b), careful)(jnp.asarray(b)))
+    direct = cdist(a.astype(np.float64), b.astype(np.float64), "sqeuclidean")
+    np.testing.assert_allclose(squared, direct, rtol=1e-6 * d**0.5, atol=0)
+
+
+@pytest.mark.parametrize("d", [3, 21])
+def test_derivatives_are_those_of_the_direct_formula(d):
+    with wide():
+        a, b = jnp.asarray(points(7, d)), jnp.asarray(points(5, d, seed=1))
+        weight = jnp.asarray(points(7, 5, seed=2))
+        ours = lambda a, b: jnp.sum(weight * jnp.exp(-distances_from(a, b, careful=True)(b)))
+        direct = lambda a, b: jnp.sum(weight * jnp.exp(-jnp.sum((a[:, None] - b) ** 2, axis=2)))
+        for derivative in (jax.grad, jax.hessian, jax.jacfwd):
+            for which in (0, 1):
+                results = [np.asarray(derivative(function, which)(a, b)) for function in (ours, direct)]
+                np.testing.assert_allclose(*results, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -75,7 +97,7 @@ def test_safe_sqrt_is_the_square_root():
     np.testing.assert_allclose(safe_sqrt(jnp.asarray([0.0, 4.0, 9.0])), [0.0, 2.0, 3.0])
 
 
-@pytest.mark.parametrize("d", [2, 5])
+@pytest.mark.parametrize("d", [2, 5, 12])
 @pytest.mark.parametrize("far", [1e3, 1e6])
 def test_a_row_far_away_does_not_cost_the_others_their_digits(d, far):
     rng = np.random.default_rng(0)
@@ -87,7 +109,7 @@ def test_a_row_far_away_does_not_cost_the_others_their_digits(d, far):
     np.testing.assert_allclose(with_it[-1], d * far**2, rtol=0.01)
 
 
-@pytest.mark.parametrize("d", [5, 17, 60])
+@pytest.mark.parametrize("d", [17, 60])
 def test_care_makes_distances_of_near_points_ten_times_as_exact(d):
     a = points(300, d).astype(np.float32) * 10
     b = a + 0.01 * points(300, d, seed=1).astype(np.float32)
@@ -100,7 +122,7 @@ def test_care_makes_distances_of_near_points_ten_times_as_exact(d):
 
 
 @pytest.mark.parametrize("careful", [False, True])
-@pytest.mark.parametrize("d", [2, 6])
+@pytest.mark.parametrize("d", [2, 12])
 def test_a_tile_has_the_distances_of_the_whole(d, careful):
     a, b = (jnp.asarray(points(n, d, seed), jnp.float32) for n, seed in ((30, 0), (50, 1)))
     squared_to = distances_from(a, b, careful)
