@@ -55,6 +55,15 @@ def test_hardly_any_noise_in_float32_says_truly_how_far_it_came(kernel, reach):
     assert solution.result is dg.Result.CONVERGED or "too small" in solution.message or "asked for" in solution.message
 
 
+@pytest.mark.parametrize("d", [3, 12])
+def test_a_row_far_away_keeps_no_one_from_converging(d):
+    x, y = data(3000, d=d, dtype=np.float32)
+    x[0] = -9999.0
+    operator = dg.KernelOperator(dg.Matern32(0.5 * d**0.5), x, 1e-4, memory=0)
+    solution = dg.solve(operator, y, dg.BlockDescent(), key=KEY, max_passes=30)
+    assert solution.result is dg.Result.CONVERGED
+
+
 def test_a_matrix_without_inputs_is_solved_too():
     x, y = data(500)
     A = shifted_gram(dg.Matern32(1.0), x)
