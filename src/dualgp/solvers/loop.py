@@ -23,7 +23,7 @@ from dualgp.solvers.part import spend_on_part
 from dualgp.solvers.residual import Residual, column_norms, fresh_residual
 
 # A chunk is at most a pass and a fixed amount of work, not of time: a run must not depend on the machine's speed. Twice
-# as long ones end later than they must: 5.5 instead of 4.8 passes for the mean on elevators.
+# as long ones end later than they must: 4.8 instead of 4.4 passes for the mean on elevators.
 CHUNK_ENTRIES = 5e7
 CHECKPOINT_SECONDS = 30.0
 MOST_SLOWDOWNS = 10
