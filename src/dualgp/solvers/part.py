@@ -2,7 +2,7 @@
 
 Before block descent has gone over the data once, most rows have no weight at all, or one that was found before their
 neighbours had any, and where there is hardly any noise a few passes are not enough either. If it must stop there,
-fewer rows and more passes predict better: on etopo20 (525,366 rows) two minutes lead to an RMSE of 0.126 instead of
+fewer rows and more passes predict better: on etopo20 (525,366 rows) two minutes led to an RMSE of 0.126 instead of
 0.301. How many passes are enough is seen on a probe, few rows that take a twentieth of the budget. Which rows these
 are does not depend on b, and their number only as the moment of stopping does: error bars are as honest.
 """
