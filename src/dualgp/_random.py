@@ -3,6 +3,8 @@
 Keys are split here as well: every shape of `jax.random.split` takes 0.1 s.
 """
 
+import zlib
+
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -18,14 +20,15 @@ def generator(key: RandomKey, *path: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(words, spawn_key=path))
 
 
-def subkey(key: RandomKey, *path: int) -> RandomKey:
-    """A key of its own for every path."""
+def subkey(key: RandomKey, *path: int | str) -> RandomKey:
+    """A key of its own for every purpose: `subkey(key, "probe")`, `subkey(key, "round", 3)`."""
+    path = tuple(zlib.crc32(part.encode()) if isinstance(part, str) else part for part in path)
     words = generator(key, _SUBKEYS, *path).integers(1 << 32, size=jax.random.key_data(key).shape, dtype=np.uint32)
     return jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))
 
 
 def subkeys(key: RandomKey, num: int) -> list[RandomKey]:
-    """Independent keys, to be used instead of this one."""
+    """Independent keys for one purpose many times over, to be used instead of this one."""
     return [subkey(key, i) for i in range(num)]
 
 

@@ -1,0 +1,121 @@
+"""Every decision that depends on the size of a problem or on the machine, once: ask here, decide nowhere else.
+
+Beside each constant stands one number of evidence and the script that measured it (two CPU cores).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualgp._threads import num_cores
+from dualgp._types import AnyArray
+
+# The size ladder, in rows.
+LEARN_EXACTLY_UP_TO = 1500  # three starts of the exact likelihood: 4 to 5 s at n = 1,000 (benchmarks/small.py)
+SOLVE_EXACTLY_UP_TO = 4096  # a Cholesky factorisation in float64: 1 s (benchmarks/small.py)
+DOUBLE_UP_TO = 10_000  # float64 inputs are solved in float64: a pass takes 0.4 s (benchmarks/precision.py)
+PROBE_FROM = (
+    20_000  # below, block descent takes seconds, and the probe for conjugate gradients two (benchmarks/solvers.py)
+)
+SUBSET_FROM = (
+    100_000  # below, a pass takes less than ten seconds: no budget is too short for all rows (benchmarks/scaling.py)
+)
+
+# Memory, as shares of what this process may use, and in bytes.
+KEPT_SHARE = 0.25  # for keeping K: block descent on bike takes 0.4 s without and 1.2 s with it (benchmarks/solvers.py)
+FACTOR_SHARE = 0.6  # for the Cholesky factor of an exact solution
+REPLICATED_BYTES = (
+    1 << 30
+)  # inputs of at most this size are on every device: a step then sends 353 kB (benchmarks/devices.py)
+
+# Work at once. A tile stays near its core: 2 MB in float32. Several cores share a tile, and start and wait each time:
+# 512 rows of n = 50,000 take 12 ms with 2^21 entries on two cores, 15 with 2^19 (benchmarks/rows.py).
+TILE_ENTRIES_ON_ONE_CORE, TILE_ENTRIES = 1 << 19, 1 << 21
+SMALLEST_TILE, LARGEST_TILE = 256, 1 << 14  # columns
+ROW_BLOCK = 512  # rows of a product with all of K
+POINT_BLOCK = 1024  # points at which functions are evaluated together
+
+# Rounding in float32. The error of K, relative to the noise, from which squared distances are summed by differences
+# ("care"): 0.9 on bike, where 8.4 passes become 5.9; 0.4 on protein, where nothing changes (benchmarks/precision.py).
+LARGE_ERROR = 0.5
+LOST_DIGITS = 1e-4  # of a column's standard deviation: what float32 may lose of it without a warning
+
+GROUPS, OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def choose_precision(x: AnyArray, n: int, dtype: Any = None) -> np.dtype:
+    """The dtype to solve in for n rows, of which `x` are some; a warning where columns of `x` do not survive it."""
+    if dtype is None:
+        dtype = np.float64 if x.dtype == np.float64 and n <= DOUBLE_UP_TO else np.float32
+    dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float32 or float64, got {dtype}.")
+    if dtype == np.float32 and x.dtype == np.float64 and len(x):
+        lost = np.max(np.abs(x - x.astype(np.float32)), axis=0)
+        hurt = np.flatnonzero((lost > LOST_DIGITS * np.std(x, axis=0)) & (np.ptp(x, axis=0) > 0))
+        if hurt.size:
+            warnings.warn(
+                f"Column(s) {hurt[:5].tolist()} of x vary too little around a large value for float32. "
+                "Subtract their mean first, or pass dtype=float64.",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+    return dtype
+
+
+def needs_care(n: int, mean_squared_norm: float, variance: float, noise: float) -> bool:
+    """Whether float32 rounding of squared distances by matrix products perturbs K by an amount comparable to the noise.
+
+    A squared distance has an error of about eps times the squared norms of its two points, so the perturbation's
+    spectral norm is about eps * mean squared norm * sqrt(n) * variance.
+    """
+    error = float(np.finfo(np.float32).eps) * mean_squared_norm * math.sqrt(n) * variance
+    return error > LARGE_ERROR * noise
+
+
+def keeps_kernel_matrix(size: int, memory: int | None, *, few_passes: bool, is_cheap: bool, share: float = 1.0) -> bool:
+    """Whether K, or a device's `share` of the machine for it, of `size` bytes is kept in memory between products.
+
+    By default a quarter of the memory may go into it, unless its entries are cheap and needed a few times only.
+    """
+    if memory is None:
+        memory = 0 if few_passes and is_cheap else round(KEPT_SHARE * share * machine_memory())
+    return size <= memory
+
+
+def tile_width(rows: int) -> int:
+    """Columns of K in a tile with this many rows."""
+    entries = TILE_ENTRIES_ON_ONE_CORE if num_cores() == 1 else TILE_ENTRIES
+    return max(SMALLEST_TILE, min(LARGEST_TILE, entries // max(rows, 1)))
+
+
+def machine_memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or its control group's where that is smaller."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
+    return min([total, *_group_limits()])
+
+
+def _group_limits() -> Iterator[int]:
+    """The limits of this process's control group and of those around it, in both versions of Linux's control groups."""
+    try:
+        groups = OWN_GROUP.read_text().splitlines()
+    except OSError:
+        return
+    for _, controllers, name in (line.split(":", 2) for line in groups):
+        if controllers not in ("", "memory"):
+            continue
+        root, file = (GROUPS, "memory.max") if not controllers else (GROUPS / "memory", "memory.limit_in_bytes")
+        group = root / name.lstrip("/")
+        for folder in (group, *group.parents):
+            with suppress(OSError, ValueError):  # no such group here, or "max"
+                yield int((folder / file).read_text())
+            if folder == root:
+                break
