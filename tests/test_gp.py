@@ -80,7 +80,7 @@ def test_error_bound_of_an_exact_solution_is_tiny():
 
 def test_report_says_what_was_done_and_how_good_it_is():
     text = MODEL.condition(X, Y, solver=SDD, key=KEY, **SMALL).report()
-    for part in ("200 points", "converged", "4 function samples", "35 %", "Matern32", "passes", "certainly within"):
+    for part in ("200 points", "converged", "4 function samples", "35 %", "Matern32", "passes", "within"):
         assert part in text
 
 
@@ -151,4 +151,4 @@ def test_the_time_limit_counts_what_drawing_functions_takes(monkeypatch):
     monkeypatch.setattr(gp, "evaluate", lambda *a: time.sleep(0.2) or evaluate(*a))
     for max_seconds in (100.0, 0.1):
         MODEL.condition(X, Y, key=KEY, max_seconds=max_seconds, **SMALL)
-    assert 0.0 < limits[0] < 99.8 and limits[1] == 1e-3
+    assert 0.0 < limits[0].left < 99.8 and limits[1].is_over()

@@ -8,7 +8,7 @@ import pytest
 import dualgp as dg
 from cases import KERNELS, NOISE, gram, points, relative, shifted_gram
 from dualgp._arrays import wide
-from dualgp.operators import DenseOperator, memory, tiles
+from dualgp.operators import DenseOperator, policy, tiles
 
 KERNEL = KERNELS["sum"]
 N = 700  # more than one block of rows, more than one (smallest) tile, a multiple of neither
@@ -19,8 +19,8 @@ each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_ENTRIES", 1)
-    monkeypatch.setattr(tiles, "TILE_ENTRIES_OF_A_CORE", 1)
+    monkeypatch.setattr(policy, "TILE_ENTRIES", 1)
+    monkeypatch.setattr(policy, "TILE_ENTRIES_ON_ONE_CORE", 1)
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +75,9 @@ def test_columns_are_the_transpose_of_rows(memory, dense):
     index = np.array([3, 699, 3, 0], np.int32)
     with wide():
         u = np.asarray(columns(np.float64))[:4]
-        product = operator(memory).kernel_columns(jnp.asarray(index), jnp.asarray(u))
-    np.testing.assert_allclose(product, (dense - NOISE * np.eye(N))[:, index] @ u, atol=1e-11)
+        for op, matrix in ((operator(memory), dense), (operator(memory).noiseless, dense - NOISE * np.eye(N))):
+            product = op.columns(jnp.asarray(index), jnp.asarray(u))
+            np.testing.assert_allclose(product, matrix[:, index] @ u, atol=1e-11)
 
 
 @each_memory
@@ -101,7 +102,7 @@ def test_streaming_works_at_every_size_around_the_tile(n):
     with wide():
         x, v = points(n), jnp.ones((n, 1))
         streamed = dg.KernelOperator(KERNEL, x, NOISE, memory=0)
-        product = jax.jit(lambda op: op.kernel_rows(jnp.arange(1), v))(streamed)
+        product = jax.jit(lambda op: op.noiseless.rows(jnp.arange(1), v))(streamed)
     np.testing.assert_allclose(product[0, 0], gram(KERNEL, x[:1], x).sum(), rtol=1e-12)
 
 
@@ -162,16 +163,16 @@ def test_inputs_whose_distances_overflow_are_refused():
     ("own", "file"), [("0::/job/step", "job/memory.max"), ("4:memory:/job", "memory/job/memory.limit_in_bytes")]
 )
 def test_memory_is_that_of_the_smallest_control_group_around(monkeypatch, tmp_path, own, file):
-    monkeypatch.setattr(memory, "GROUPS", tmp_path)
-    monkeypatch.setattr(memory, "OWN", tmp_path / "own")
+    monkeypatch.setattr(policy, "GROUPS", tmp_path)
+    monkeypatch.setattr(policy, "OWN_GROUP", tmp_path / "own")
     (tmp_path / "own").write_text(f"{own}\n7:cpu:/elsewhere\n")
-    whole = memory.machine_memory()
+    whole = policy.machine_memory()
     assert whole > 1 << 28
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text("max\n")
-    assert memory.machine_memory() == whole
+    assert policy.machine_memory() == whole
     (tmp_path / file).write_text("1048576\n")
-    assert memory.machine_memory() == 1 << 20
+    assert policy.machine_memory() == 1 << 20
 
 
 def test_where_noise_is_little_float32_is_careful():
@@ -180,7 +181,7 @@ def test_where_noise_is_little_float32_is_careful():
     assert [operator.careful for operator in operators] == [False, True]
     index, v = np.arange(0, 2000, 20), np.ones((2000, 1), np.float32)
     exact = gram(dg.Matern32(1.0), x[index], x).sum(axis=1, keepdims=True)
-    errors = [np.abs(np.asarray(operator.kernel_rows(index, v)) - exact).max() for operator in operators]
+    errors = [np.abs(np.asarray(operator.noiseless.rows(index, v)) - exact).max() for operator in operators]
     assert errors[1] < 0.1 * errors[0]
     assert not dg.KernelOperator(dg.Matern32(1.0), x.astype(np.float64), 1e-4, memory=0).careful
 

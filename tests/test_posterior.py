@@ -10,9 +10,8 @@ from sklearn.gaussian_process import kernels as sk
 
 import dualgp as dg
 from cases import KERNELS, NOISE, data, exact_posterior, gram, inputs, points
-from dualgp import posterior as posterior_module
 from dualgp._arrays import wide
-from dualgp.operators import evaluation
+from dualgp.operators import policy
 
 KEY = jax.random.key(0)
 KERNEL = KERNELS["Matern52-per-dimension"]
@@ -116,8 +115,7 @@ def test_evaluation_in_blocks_equals_evaluation_at_once(post, m, monkeypatch):
     x = points(m, seed=4)
     in_blocks = (post.mean(x), post.std(x), post.samples(x))
     assert [a.shape for a in in_blocks] == [(m,), (m,), (6, m)]
-    for module in (evaluation, posterior_module):
-        monkeypatch.setattr(module, "TEST_BLOCK", 4096)
+    monkeypatch.setattr(policy, "POINT_BLOCK", 4096)
     at_once = (post.mean(x), post.std(x), post.samples(x))
     for blocks, once in zip(in_blocks, at_once, strict=True):
         np.testing.assert_allclose(blocks, once, rtol=1e-9, atol=1e-10)
@@ -128,7 +126,7 @@ def test_answers_are_the_callers_own_to_change(post):
         answer += 1.0
 
 
-@pytest.mark.parametrize(("num_samples", "ask"), [(0, dg.Posterior.mean), (3, dg.Posterior.predict)])
+@pytest.mark.parametrize(("num_samples", "ask"), [(0, "mean"), (3, "predict")])
 def test_residuals_are_checked_by_the_program_that_predicts(num_samples, ask):
     traced = []
 
@@ -142,7 +140,7 @@ def test_residuals_are_checked_by_the_program_that_predicts(num_samples, ask):
         x, y, solver=dg.BlockDescent(), num_samples=num_samples, memory=0, key=KEY
     )
     before = len(traced)
-    ask(post, x)
+    getattr(post, ask)(x)
     assert 0 < before == len(traced)
 
 
@@ -183,6 +181,53 @@ def test_leave_one_out_from_samples_is_near_the_exact_one():
     assert dg.metrics.nll(y, *sampled) == pytest.approx(dg.metrics.nll(y, *exact), abs=0.02)
     with pytest.raises(ValueError, match=r"takes samples"):
         model.condition(x, y, num_samples=0, solver=solver, key=jax.random.key(0)).leave_one_out()
+
+
+def test_rows_without_weights_are_left_out_as_what_they_are_new_observations():
+    x, y = data(600)
+    solver = dg.BlockDescent(block_size=60, tol=1e-3)
+    post = dg.GaussianProcess(dg.Matern32(1.0), noise=0.1, mean=0.4).condition(
+        x, y, num_samples=16, solver=solver, key=jax.random.key(0), max_passes=0.3
+    )
+    without = ~np.asarray(post.weights).any(axis=1)
+    assert 0 < without.sum() < 600
+    mean, std = post.leave_one_out()
+    assert np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all()
+    np.testing.assert_allclose((mean[without], std[without]), post.predict(x[without], noise=True), rtol=1e-6)
+
+
+class Linear(dg.Kernel):
+    """x . x': a kernel whose variance has no bound."""
+
+    def __call__(self, x1, x2):
+        return jnp.asarray(x1) @ jnp.asarray(x2).T
+
+    def diagonal(self, x):
+        return jnp.sum(jnp.asarray(x) ** 2, axis=1)
+
+    def features(self, key, num_features, d):
+        raise NotImplementedError
+
+
+def test_the_error_bound_holds_where_the_kernel_is_larger_than_at_the_data():
+    x, y = data(200)
+    model = dg.GaussianProcess(Linear(), noise=0.1)
+    exact = model.condition(x, y, num_samples=0)
+    early = model.condition(x, y, num_samples=0, solver=dg.BlockDescent(block_size=20, tol=0.5), key=KEY, max_passes=1)
+    far = 500.0 * points(40, seed=3)
+    error = np.abs(early.mean(far) - exact.mean(far))
+    assert error.max() > early.error_bound(x).max()  # a bound from the data alone would not do
+    assert (error <= early.error_bound(far)).all()
+    assert early.error_bound() == np.inf
+    assert "No useful certificate" in early.report()
+
+
+def test_the_error_bound_is_not_called_more_than_it_is():
+    x, y = data(3000)
+    model = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)
+    report = model.condition(x, y, num_samples=0, solver=dg.BlockDescent(tol=1e-4), key=KEY).report()
+    assert "certain" not in report and "proven" not in report
+    assert "95 % upper limit" in report and "within" in report
 
 
 def test_more_samples_begin_with_the_same_functions():

@@ -7,8 +7,7 @@ import pytest
 import dualgp as dg
 from cases import KERNELS, NOISE, data, points
 from dualgp._arrays import wide
-from dualgp.operators.sharded import ShardedOperator
-from dualgp.sharding import Layout, as_mesh, checksum
+from dualgp.operators.layout import Local, Sharded, as_mesh, checksum
 
 
 @pytest.mark.parametrize("memory", [0, 1 << 30])
@@ -17,13 +16,18 @@ def test_the_sharded_operator_has_the_products_of_the_plain_one(kernel, memory):
     x, v = points(700), points(700, 4, seed=1)
     index, u = np.arange(0, 700, 7), points(100, 4, seed=2)
     plain = dg.KernelOperator(KERNELS[kernel], x, NOISE, memory=memory)
-    sharded = ShardedOperator(KERNELS[kernel], x, NOISE, mesh=1, memory=memory)
+    sharded = dg.KernelOperator(KERNELS[kernel], x, NOISE, mesh=1, memory=memory)
     with wide():
         for product in (
-            lambda operator: operator.rows(index, operator.place(v)),
-            lambda operator: operator.residual(index, operator.place(v), operator.place(v[::-1])),
-            lambda operator: operator.kernel_rows(index, operator.place(v)),
-            lambda operator: operator.kernel_columns(index, u),
+            lambda operator: operator.rows(index, operator.layout.place(v, np.float64)),
+            lambda operator: operator.residual(
+                index, operator.layout.place(v, np.float64), operator.layout.place(v[::-1], np.float64)
+            ),
+            lambda operator: operator.noiseless.rows(index, operator.layout.place(v, np.float64)),
+            lambda operator: operator.check_rows(
+                index, *(operator.layout.place(columns, np.float64) for columns in (v, v[::-1]))
+            ),
+            lambda operator: operator.columns(index, u),
             lambda operator: operator.block(index),
             lambda operator: operator.diagonal(),
             lambda operator: operator @ v,
@@ -43,7 +47,7 @@ def test_a_posterior_on_one_device_of_a_mesh_is_the_plain_one():
         np.testing.assert_allclose(getattr(spread, what)(x_new), getattr(plain, what)(x_new), rtol=1e-10)
     more = [posterior.update(x_new, np.zeros(9), key=key, solver=solver) for posterior in (plain, spread)]
     np.testing.assert_allclose(more[1].mean(x_new), more[0].mean(x_new), rtol=1e-8, atol=1e-10)
-    assert more[1].n == 509 and more[1].layout is not None
+    assert more[1].n == 509 and isinstance(more[1].layout, Sharded)
 
 
 def test_the_estimator_takes_devices():
@@ -55,22 +59,23 @@ def test_the_estimator_takes_devices():
 
 
 def test_what_is_placed_is_what_is_collected():
-    layout, array = Layout(7, as_mesh(1)), points(7)
-    placed = layout.place_whole(array)
+    layout, array = Sharded(7, as_mesh(1)), points(7)
+    placed = layout.place(array, array.dtype)
     assert layout.holds(placed) and not layout.holds(array)
     np.testing.assert_array_equal(layout.collect(placed), array.astype(placed.dtype))
 
 
 def test_a_checksum_sees_every_number_and_its_place_but_no_padding():
     with wide():
-        array = points(50)
-        total = int(checksum(array))
-        assert total == int(checksum(np.concatenate([array, np.zeros((3, array.shape[1]))])))
+        array, layout = points(50), Local(50)
+        total = int(checksum(layout, array))
+        assert total == int(checksum(layout, np.concatenate([array, np.zeros((3, array.shape[1]))])))
+        assert total == Sharded(50, as_mesh(1)).summarise(Sharded(50, as_mesh(1)).place(array, np.float64))[1]
         swapped = array.copy()
         swapped[[3, 4]] = swapped[[4, 3]]
         changed = array.copy()
         changed[7, 1] = np.nextafter(changed[7, 1], 9.0)
-        assert len({total, int(checksum(swapped)), int(checksum(changed))}) == 3
+        assert len({total, int(checksum(layout, swapped)), int(checksum(layout, changed))}) == 3
 
 
 def test_devices_that_are_not_there_are_refused_with_a_remedy():

@@ -33,11 +33,11 @@ def subkeys(key: RandomKey, num: int) -> list[RandomKey]:
 
 
 def independent_normals(
-    key: RandomKey, num: int, num_samples: int, rows: slice = slice(None)
+    key: RandomKey, num: int, num_samples: int, rows: slice | np.ndarray = slice(None)
 ) -> Float[np.ndarray, "rows s"]:
     """A column of standard normals for each sample; with more samples the first ones stay the same.
 
-    `rows`: of the `num` numbers of a column those to keep, so that who has a share of the rows has the same numbers.
+    `rows`: of the `num` numbers of a column those to keep, so that who has some of the rows has the same numbers.
     """
     columns = (generator(key, i).standard_normal(num, np.float32)[rows].copy() for i in range(num_samples))
     return np.stack(list(columns), axis=1)

@@ -1,31 +1,35 @@
-"""GaussianProcess: the one place where kernel, operator, solver and posterior meet."""
+"""GaussianProcess: the one place where kernel, noise, operator, solver and posterior meet."""
 
 from __future__ import annotations
 
-import time
+import os
 import warnings
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int
 
 from dualgp._arrays import as_parameter, in_wide, is_traced, on_device
 from dualgp._checks import check_count, check_finite, check_key, check_targets, refuse_traced
-from dualgp._random import independent_normals, subkeys
+from dualgp._random import generator, subkey
 from dualgp._types import AnyArray, Columns, Points, RandomKey
+from dualgp.budget import checkpoint_of_rows, over_all_rows, passes_over_rows, rows_in_budget
 from dualgp.kernels import Kernel
-from dualgp.operators.evaluation import evaluate
-from dualgp.operators.kernel import KernelOperator, check_noise
-from dualgp.operators.sharded import ShardedOperator
+from dualgp.operators import KernelOperator, policy
+from dualgp.operators.cross import CrossProduct, evaluate
+from dualgp.operators.layout import Local, make_layout
+from dualgp.operators.noise import Noise, check_noise
 from dualgp.operators.tiles import precision
-from dualgp.paths import PriorPaths, prior_paths
-from dualgp.posterior import Posterior
-from dualgp.sharding import Layout, as_mesh
+from dualgp.posterior import ExactPosterior, LeftOut, Posterior, SampledPosterior
+from dualgp.posterior.prior import PriorPaths, prior_paths
 from dualgp.solvers import Result, Solver, solve
-from dualgp.solvers.base import as_solver
-
-DOUBLE_UP_TO = 10_000  # points: beyond, float64 inputs are solved in float32 unless dtype says otherwise
+from dualgp.solvers.base import DivergenceWarning
+from dualgp.solvers.residual import FRESH_ROWS
+from dualgp.solvers.solve import as_solver
+from dualgp.solvers.stopping import Deadline, as_deadline
 
 
 class GaussianProcess(eqx.Module):
@@ -65,9 +69,10 @@ class GaussianProcess(eqx.Module):
         dtype: Any = None,
         memory: int | None = None,
         mesh: Any = None,
-        max_seconds: float | None = None,
+        all_rows: bool = False,
+        max_seconds: float | Deadline | None = None,
         max_passes: float | None = None,
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike | None = None,
         progress: bool = False,
     ) -> Posterior:
         """The posterior given all of the data: one solve for the mean and the samples together.
@@ -82,41 +87,31 @@ class GaussianProcess(eqx.Module):
           samples.
         - `dtype`: by default that of `x`, but float32 from 10,000 points on.
         - `memory`: see `KernelOperator`. Unless it is given, K is kept where it fits and that saves time.
-        - `mesh`: devices to spread the rows over: a `jax.sharding.Mesh`, a number, "all" or a list. On many hosts every
+        - `mesh`: devices to shard the rows over: a `jax.sharding.Mesh`, a number, "all" or a list. On many hosts every
           process makes the same call with the whole `x` and `y`, as memory maps say: each reads its own rows.
-        - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`.
+        - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`. Of more than 100,000 rows, those are solved
+          for that the budget is enough for (a random subset; `refine` adds others), unless `all_rows` is True.
         """
         refuse_traced("GaussianProcess.condition", self, x, y)
-        solver = as_solver(solver)
+        deadline, solver = as_deadline(max_seconds), as_solver(solver)
         check_count(num_samples, "num_samples")
-        began = time.perf_counter()
-        operator: KernelOperator | ShardedOperator
-        room: dict[str, Any] = {"memory": memory, "few_passes": solver.takes_few_passes}
-        if mesh is None:
-            x = self.kernel.points(x)
-            y = check_targets(y, x.shape[0])
-            room["dtype"] = _precision(x, x.shape[0], dtype)
-            operator = KernelOperator(self.kernel, x, self.noise, **room)
-        else:
-            operator, y = self._spread(x, y, mesh, dtype, room)
-        sample_key, noise_key, solve_key = _split(key, num_samples)
+        operator, y = self._operator_and_targets(x, y, mesh, dtype, memory, solver)
         prior = None
         if num_samples:
-            prior = prior_paths(
-                self.kernel, operator.x.shape[1], num_samples, sample_key, check_count(num_features, "num_features", 2)
-            )
-        targets = self._targets(operator, y, prior, noise_key)
+            check_count(num_features, "num_features", 2)
+            sample_key = subkey(check_key(key, "Drawing samples"), "samples")
+            prior = prior_paths(self.kernel, operator.x.shape[1], num_samples, sample_key, num_features)
+        run = {"max_seconds": deadline, "max_passes": max_passes, "checkpoint": checkpoint, "progress": progress}
+        num_rows = operator.n if all_rows else rows_in_budget(operator, prior, deadline, max_passes, checkpoint)
+        layout = operator.layout
+        if num_rows < operator.n:
+            y = layout.collect(layout.place_own(y[:, None]))[:, 0]
+            known = Known(np.zeros(0, np.int32), *np.zeros((2, 0, 1 + num_samples), operator.dtype))
+            return self._solve_subset(operator, y, known, prior, num_rows, solver, key, **run)
+        targets = self._targets(layout.read_own(operator.x), y, prior, key, operator.n, layout.own)
         if start is not None:
-            if np.ndim(start) != 2 or np.shape(start)[1] > targets.shape[1]:
-                raise ValueError(
-                    f"start must have {operator.n} rows and at most {targets.shape[1]} columns, got {np.shape(start)}."
-                )
-            start = start if operator.holds(start) else operator.place(start)
-            start = jnp.pad(start, ((0, 0), (0, targets.shape[1] - np.shape(start)[1])))
-        if max_seconds is not None and max_seconds > 0:  # drawing functions at many rows takes time as well
-            max_seconds = max(1e-3, max_seconds - operator.agreed(time.perf_counter() - began))
-        run = {"max_seconds": max_seconds, "max_passes": max_passes, "checkpoint": checkpoint, "progress": progress}
-        return self._posterior(operator, targets, prior, solver, key=solve_key, start=start, **run)
+            start = _as_start(start, operator, targets.shape[1])
+        return self._solve(operator, layout.place_own(targets), prior, solver, key=key, start=start, **run)
 
     @in_wide
     def extend(
@@ -128,22 +123,21 @@ class GaussianProcess(eqx.Module):
         key: RandomKey | None = None,
         solver: Solver | str = "auto",
         memory: int | None = None,
-        **run: Any,
+        max_seconds: float | Deadline | None = None,
+        max_passes: float | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        progress: bool = False,
     ) -> Posterior:
         """`posterior` given more data as well. The same prior functions, the solve started from the old weights."""
         x = self.kernel.points(x, "x", posterior.d)
-        y = check_targets(y, x.shape[0])
+        y = np.asarray(check_targets(y, x.shape[0]), np.float64)
         if x.shape[0] == 0:
             return posterior
-        _, noise_key, solve_key = _split(key, posterior.num_samples)
-        before, dtype = posterior.gathered(), precision(posterior.x)
-        x_new = jnp.asarray(x, posterior.x.dtype)
-        new_targets = self._columns(x_new, y, posterior.prior, noise_key, slice(0, len(y)), len(y))
-        solver = as_solver(solver)
-        operator = self._operator(jnp.concatenate([before.x, x_new]), posterior, memory, solver)
-        targets = operator.place(jnp.concatenate([before.targets, new_targets]))
-        start = operator.place(jnp.concatenate([jnp.asarray(before.weights, dtype), jnp.zeros_like(new_targets)]))
-        return self._posterior(operator, targets, posterior.prior, solver, key=solve_key, start=start, **run)
+        if posterior.num_samples:
+            check_key(key, "Drawing samples")
+        run = {"max_seconds": as_deadline(max_seconds), "max_passes": max_passes}
+        run |= {"checkpoint": checkpoint, "progress": progress}
+        return self._add_rows(posterior, np.asarray(x), y, as_solver(solver), memory, key, **run)
 
     @in_wide
     def refine(
@@ -153,14 +147,21 @@ class GaussianProcess(eqx.Module):
         solver: Solver | str | None = None,
         key: RandomKey,
         memory: int | None = None,
-        **run: Any,
+        max_seconds: float | Deadline | None = None,
+        max_passes: float | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        progress: bool = False,
     ) -> Posterior:
-        """`posterior` solved further, by the same solver unless another is given."""
+        """`posterior` solved further, by the same solver unless another is given; rows that were left out take part."""
         solver = as_solver(posterior.solution.solver if solver is None else solver)
-        operator = self._operator(posterior.gathered().x, posterior, memory, solver)
-        return self._posterior(
-            operator, posterior.targets, posterior.prior, solver, key=key, start=posterior.solution, **run
-        )
+        run = {"max_seconds": as_deadline(max_seconds), "max_passes": max_passes}
+        run |= {"checkpoint": checkpoint, "progress": progress}
+        if posterior.left_out is not None:
+            nothing = np.zeros((0, posterior.d), np.asarray(posterior.left_out.x).dtype)
+            return self._add_rows(posterior, nothing, np.zeros(0), solver, memory, key, **run)
+        operator = self._operator(posterior.layout.collect(posterior.x), posterior, memory, solver)
+        prior, start = posterior.prior, posterior.solution
+        return self._solve(operator, posterior.targets, prior, solver, key=key, start=start, **run)
 
     def learn(self, x: Any, y: Any, *, key: RandomKey | None = None, **settings: Any) -> GaussianProcess:
         """A new GaussianProcess whose hyperparameters suit the data, found from the ones here.
@@ -179,93 +180,143 @@ class GaussianProcess(eqx.Module):
         template = np.zeros((0, d), np.float32)
         return lambda x: float(self.mean) + evaluate(paths, x, template, self.kernel).T
 
-    def _operator(
-        self, x: Points, posterior: Posterior, memory: int | None, solver: Solver
-    ) -> KernelOperator | ShardedOperator:
-        """On the devices that `posterior` is on."""
-        room: dict[str, Any] = {"memory": memory, "few_passes": solver.takes_few_passes}
-        if posterior.layout is None:
-            return KernelOperator(self.kernel, x, self.noise, **room)
-        return ShardedOperator(self.kernel, x, self.noise, mesh=posterior.layout.mesh, **room)
+    def _operator_and_targets(
+        self, x: Any, y: Any, mesh: Any, dtype: Any, memory: int | None, solver: Solver
+    ) -> tuple[KernelOperator, AnyArray]:
+        """The operator, and the targets of the rows that this process holds."""
+        if mesh is None:
+            x = own_x = self.kernel.points(x)
+            y = check_targets(y, x.shape[0])
+        else:
+            x, y = (array if hasattr(array, "shape") else np.asarray(array) for array in (x, y))
+            if y.shape[:1] != x.shape[:1]:
+                raise ValueError(f"y has {y.shape[0]} value(s) for {x.shape[0]} row(s) of x. Pass one target per row.")
+            own = make_layout(x.shape[0], mesh).own
+            own_x = self.kernel.points(np.asarray(x[own]))
+            y = check_targets(np.asarray(y[own]), len(own_x))
+        dtype, few_passes = policy.choose_precision(own_x, x.shape[0], dtype), solver.takes_few_passes
+        settings = {"mesh": mesh, "memory": memory, "few_passes": few_passes, "dtype": dtype}
+        return KernelOperator(self.kernel, x, self.noise, **settings), np.asarray(y, np.float64)
 
-    def _spread(self, x: Any, y: Any, mesh: Any, dtype: Any, room: dict[str, Any]) -> tuple[ShardedOperator, AnyArray]:
-        """The operator, and the targets of the rows that are this process's own."""
-        x, y = (array if hasattr(array, "shape") else np.asarray(array) for array in (x, y))
-        if y.shape[:1] != x.shape[:1]:
-            raise ValueError(f"y has {y.shape[0]} value(s) for {x.shape[0]} row(s) of x. Pass one target per row.")
-        mesh = as_mesh(mesh)
-        own = Layout(x.shape[0], mesh).own
-        x_own = self.kernel.points(np.asarray(x[own]))
-        dtype = _precision(x_own, x.shape[0], dtype)
-        operator = ShardedOperator(self.kernel, x, self.noise, mesh=mesh, **room, dtype=dtype)
-        return operator, check_targets(np.asarray(y[own]), len(x_own))
+    def _operator(self, x: Points, posterior: Posterior, memory: int | None, solver: Solver) -> KernelOperator:
+        """The operator of other rows, on the devices of `posterior` and in the precision that suits their number."""
+        dtype = policy.choose_precision(x, x.shape[0])
+        settings = {"mesh": posterior.layout.mesh, "memory": memory, "few_passes": solver.takes_few_passes}
+        return KernelOperator(self.kernel, x, self.noise, dtype=dtype, **settings)
 
     def _targets(
-        self, operator: KernelOperator | ShardedOperator, y: AnyArray, prior: PriorPaths | None, key: RandomKey | None
-    ) -> Columns:
-        """Right-hand sides, where the operator wants them; `y` has the rows of this process."""
-        if isinstance(operator, KernelOperator):
-            return self._columns(operator.x, y, prior, key, slice(0, operator.n), operator.n)
-        own = operator.layout.own
-        return operator.layout.place(self._columns(operator.own_x(), y, prior, key, own, operator.n))
-
-    def _columns(
-        self, x: Points, y: AnyArray, prior: PriorPaths | None, key: RandomKey | None, rows: slice, n: int
-    ) -> Columns:
-        """y - mean, then phi(X) @ w + epsilon for each sample, for some of the n rows."""
-        columns = [(np.asarray(y, np.float64) - float(self.mean))[:, None]]
-        if prior is not None:
-            draws = evaluate(prior, x, x, self.kernel)
-            epsilon = independent_normals(key, n, draws.shape[1], rows) * np.sqrt(float(self.noise))
-            columns.append(draws + epsilon)
-        return on_device(np.concatenate(columns, axis=1), precision(x))
-
-    def _posterior(
         self,
-        operator: KernelOperator | ShardedOperator,
-        targets: Columns,
+        x: Points,
+        y: Float[np.ndarray, " rows"],
         prior: PriorPaths | None,
-        solver: Solver | str,
+        key: RandomKey | None,
+        n: int,
+        rows: slice | Int[np.ndarray, " rows"],
+    ) -> Float[np.ndarray, "rows columns"]:
+        """Right-hand sides of some of n rows: y - mean, then phi(X) @ w + epsilon for each sample."""
+        num_samples = 0 if prior is None else prior.weights.shape[1]
+        columns = np.empty((len(y), 1 + num_samples), precision(x))
+        columns[:, 0] = y - float(self.mean)
+        if prior is not None:
+            columns[:, 1:] = Noise(self.noise).draw(subkey(key, "noise"), n, num_samples, rows)
+            columns[:, 1:] += evaluate(prior, x, x, self.kernel)
+        return columns
+
+    def _add_rows(
+        self,
+        posterior: Posterior,
+        x: np.ndarray,
+        y: np.ndarray,
+        solver: Solver,
+        memory: int | None,
+        key: RandomKey | None,
         **run: Any,
     ) -> Posterior:
-        solution = solve(operator, targets, solver, **run)
+        """`posterior` with these rows, and with those that were left out, as far as the budget goes."""
+        layout, before, left_out = posterior.layout, posterior.n, posterior.left_out
+        places = np.arange(before) if left_out is None else np.delete(np.arange(before), left_out.places)
+        all_x = np.empty((before + len(x), posterior.d), np.result_type(posterior.x.dtype, x.dtype))
+        all_y = np.concatenate([np.empty(before), y])
+        targets, weights = (layout.collect(array) for array in (posterior.targets, posterior.weights))
+        all_x[before:], all_x[places], all_y[places] = x, layout.collect(posterior.x), targets[:, 0] + float(self.mean)
+        if left_out is not None:
+            all_x[left_out.places], all_y[left_out.places] = left_out.x, np.asarray(left_out.y) + float(self.mean)
+        operator = self._operator(all_x, posterior, memory, solver)
+        known = Known(places, targets.astype(operator.dtype), weights.astype(operator.dtype))
+        deadline, max_passes, checkpoint = (run[name] for name in ("max_seconds", "max_passes", "checkpoint"))
+        num_rows = rows_in_budget(operator, posterior.prior, deadline, max_passes, checkpoint, fewest=len(places))
+        return self._solve_subset(operator, all_y, known, posterior.prior, num_rows, solver, key, **run)
+
+    def _solve_subset(
+        self,
+        operator: KernelOperator,
+        y: Float[np.ndarray, " n"],
+        known: Known,
+        prior: PriorPaths | None,
+        num_rows: int,
+        solver: Solver,
+        key: RandomKey | None,
+        **run: Any,
+    ) -> Posterior:
+        """Solve for `num_rows` rows, started from what is known of some of them; the others are left out."""
+        chosen = known.choose(operator.n, num_rows, key)
+        x, is_new = operator.layout.collect(operator.x), np.isin(chosen, known.places, invert=True)
+        targets, start = (np.zeros((num_rows, known.targets.shape[1]), operator.dtype) for _ in range(2))
+        targets[~is_new], start[~is_new] = known.targets, known.weights
+        targets[is_new] = self._targets(x[chosen[is_new]], y[chosen[is_new]], prior, key, operator.n, chosen[is_new])
+        if num_rows == operator.n:
+            place = lambda columns: operator.layout.place(columns, operator.dtype)  # noqa: E731
+            return self._solve(operator, place(targets), prior, solver, key=key, start=place(start), **run)
+        run["checkpoint"] = checkpoint_of_rows(run["checkpoint"], num_rows)
+        run["max_passes"] = passes_over_rows(run["max_passes"], num_rows, operator.n)
+        part = operator.subset(chosen)
+        targets, start = (part.layout.place(columns, part.dtype) for columns in (targets, start))
+        posterior = self._solve(
+            part, targets, prior, solver, key=key, start=start if len(known.places) else None, **run
+        )
+        places = np.delete(np.arange(operator.n), chosen)
+        some = generator(subkey(key, "left out")).permutation(len(places))[:FRESH_ROWS]
+        there = self._targets(x[places[some]], y[places[some]], prior, key, operator.n, places[some])
+        solution = over_all_rows(posterior, x[places[some]], there, len(places))
+        left_out = LeftOut(x[places], y[places] - float(self.mean), places)
+        return replace(posterior, solution=solution, left_out=left_out)
+
+    def _solve(
+        self, operator: KernelOperator, targets: Columns, prior: PriorPaths | None, solver: Solver, **run: Any
+    ) -> Posterior:
+        key = run.pop("key")
+        solution = solve(operator, targets, solver, key=None if key is None else subkey(key, "solve"), **run)
         if solution.result is Result.DIVERGED:
-            warnings.warn(solution.message, RuntimeWarning, stacklevel=6)
-        layout = operator.layout if isinstance(operator, ShardedOperator) else None
-        if layout is not None and solution.factor is None:
-            return Posterior(self, operator.x, targets, solution.weights, prior, solution, layout)
+            warnings.warn(solution.message, DivergenceWarning, stacklevel=6)
+        if solution.factor is None:
+            return SampledPosterior(self, operator.cross(solution.weights), targets, prior, solution)
         # An exact solution is worth exact arithmetic in predictions too: with little noise, float32 would spoil it.
-        dtype = operator.dtype if solution.factor is None else np.float64
-        x = operator.x if layout is None else layout.collect(operator.x)
-        targets = targets if layout is None else layout.collect(targets)
-        targets, weights = (on_device(array, dtype) for array in (targets, solution.weights))
-        x = x if dtype == operator.dtype else self.kernel.stored(x, dtype)
-        return Posterior(self, x, targets, weights, prior, solution)
+        x, targets = (operator.layout.collect(array) for array in (operator.x, targets))
+        targets, weights = (on_device(array, np.float64) for array in (targets, solution.weights))
+        far = CrossProduct(self.kernel, self.kernel.stored(x, np.float64), weights, Local(operator.n))
+        return ExactPosterior(self, far, targets, prior, solution)
 
 
-def _split(key: RandomKey | None, num_samples: int) -> tuple[Any, Any, Any]:
-    if key is None and num_samples == 0:
-        return None, None, None  # an exact solve without samples needs no randomness; other solvers will ask
-    sample_key, noise_key, solve_key = subkeys(check_key(key, "Drawing samples"), 3)
-    return sample_key, noise_key, solve_key
+class Known(NamedTuple):
+    """What is known of some rows before a solve: their places in the data, targets and weights."""
 
+    places: Int[np.ndarray, " rows"]
+    targets: Float[np.ndarray, "rows columns"]
+    weights: Float[np.ndarray, "rows columns"]
 
-def _precision(x: AnyArray, n: int, dtype: Any) -> np.dtype:
-    """The dtype to solve in for n points, with a warning where columns of `x`, some of them, do not survive it."""
-    if dtype is None:
-        dtype = np.float64 if x.dtype == np.float64 and n <= DOUBLE_UP_TO else np.float32
-    dtype = np.dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise ValueError(f"dtype must be float32 or float64, got {dtype}.")
-    if dtype == np.float32 and x.dtype == np.float64 and len(x):
-        lost = np.max(np.abs(x - x.astype(np.float32)), axis=0)
-        spread = np.std(x, axis=0)
-        hurt = np.flatnonzero((lost > 1e-4 * spread) & (np.ptp(x, axis=0) > 0))
-        if hurt.size:
-            warnings.warn(
-                f"Column(s) {hurt[:5].tolist()} of x vary too little around a large value for float32. "
-                "Subtract their mean first, or pass dtype=float64.",
-                RuntimeWarning,
-                stacklevel=5,
+    def choose(self, n: int, num_rows: int, key: RandomKey | None) -> Int[np.ndarray, " chosen"]:
+        """These rows and random others, `num_rows` in all, in the order of the data."""
+        others = np.delete(np.arange(n, dtype=np.int32), self.places)
+        if num_rows < n:
+            others = generator(subkey(check_key(key, "Choosing rows"), "subset")).choice(
+                others, num_rows - len(self.places), replace=False
             )
-    return dtype
+        return np.sort(np.concatenate([self.places.astype(np.int32), others]))
+
+
+def _as_start(start: Any, operator: KernelOperator, num_columns: int) -> Columns:
+    """Weights to start from, with zeros for columns that they do not have."""
+    if np.ndim(start) != 2 or np.shape(start)[1] > num_columns:
+        raise ValueError(f"start must have {operator.n} rows and at most {num_columns} columns, got {np.shape(start)}.")
+    start = start if operator.layout.holds(start) else operator.layout.place(start, operator.dtype)
+    return jnp.pad(start, ((0, 0), (0, num_columns - np.shape(start)[1])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +52,10 @@ class Kernel(eqx.Module):
         `careful`: in float32 to as many digits as can be had, where that takes longer.
         """
         return lambda tile: self(x1, tile)
+
+    def largest_variance(self) -> float:
+        """An upper bound on k(x, x) for all inputs, outside `jax.jit`; infinity where there is none or none is known."""
+        return math.inf
 
     @property
     def is_stationary(self) -> bool:
@@ -128,6 +133,9 @@ class Sum(Pair):
     def diagonal(self, x: Points) -> Float[AnyArray, " n"]:
         return self.left.diagonal(x) + self.right.diagonal(x)
 
+    def largest_variance(self) -> float:
+        return self.left.largest_variance() + self.right.largest_variance()
+
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         left, right = subkeys(key, 2)
         return self.left.features(left, num_features, d) + self.right.features(right, num_features, d)
@@ -151,6 +159,9 @@ class Product(Pair):
 
     def diagonal(self, x: Points) -> Float[AnyArray, " n"]:
         return self.left.diagonal(x) * self.right.diagonal(x)
+
+    def largest_variance(self) -> float:
+        return self.left.largest_variance() * self.right.largest_variance()
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         left, right = subkeys(key, 2)
@@ -197,6 +208,9 @@ class Scale(Kernel):
     def diagonal(self, x: Points) -> Float[AnyArray, " n"]:
         diagonal = self.kernel.diagonal(x)
         return jnp.asarray(self.scale, diagonal.dtype) * diagonal
+
+    def largest_variance(self) -> float:
+        return float(self.scale) * self.kernel.largest_variance()
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         return self.kernel.features(key, num_features, d).scaled(self.scale)

@@ -42,6 +42,9 @@ class On(Kernel):
     def diagonal(self, x: Points) -> Float[AnyArray, " n"]:
         return self.kernel.diagonal(self._seen(x))
 
+    def largest_variance(self) -> float:
+        return self.kernel.largest_variance()
+
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         inner = self.kernel.features(key, num_features, len(range(d)[self.start : self.stop]))
         return SumFeatures(tuple(ColumnFeatures(term, self.start, self.stop) for term in inner.terms))

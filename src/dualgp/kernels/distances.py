@@ -11,6 +11,7 @@ So it is in any number of dimensions where somebody asks to be `careful`, as equ
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 from jaxtyping import Array, Float
 
+from dualgp._arrays import full_precision
 from dualgp._types import Points
 
 _DIFFERENCES_UP_TO = 8  # dimensions
@@ -43,6 +45,7 @@ def distances_from(a: Points, b: Points, careful: bool = False) -> Callable[[Poi
     a = a - centre
     norms_a = _norms(a)[:, None]
 
+    @full_precision
     def squared_to(tile: Points) -> Float[Array, "n1 tile"]:
         tile = tile - centre
         norms = norms_a + _norms(tile)[None, :]
@@ -57,14 +60,21 @@ def distances_from(a: Points, b: Points, careful: bool = False) -> Callable[[Poi
 @jax.custom_jvp
 def _by_differences(a: Points, b: Points) -> Float[Array, "n1 n2"]:
     """sum_k (a_ik - b_jk)^2."""
-    d, take = a.shape[1], jax.lax.dynamic_index_in_dim
-    # Each coordinate must lie together in memory, or the loop over all pairs is not vectorised: nine times the time.
-    columns = with_layout_constraint(jnp.asarray(b).T, Layout(major_to_minor=(0, 1)))
+    return _sum_over_coordinates(lambda of_a, of_b: (of_a - of_b) ** 2, (a, b))
 
+
+def _sum_over_coordinates(term: Callable[..., Array], *pairs: tuple[Points, Points]) -> Float[Array, "n1 n2"]:
+    """sum_k term(a_ik, b_jk, ...) for all i and j, over one or more pairs (a, b) of sets of points."""
+    (a, b), d = pairs[0], pairs[0][0].shape[1]
+    take = jax.lax.dynamic_index_in_dim
+    # Each coordinate must lie together in memory, or the loop over all pairs is not vectorised: nine times the time.
+    in_rows = lambda points: with_layout_constraint(jnp.asarray(points).T, Layout(major_to_minor=(0, 1)))  # noqa: E731
+    sides = [side for left, right in pairs for side in ((1, left), (0, in_rows(right)))]
+
+    @partial(jax.checkpoint, static_argnums=(2,))  # a backward pass computes differences again: (d, n1, n2) numbers
     def add(total: Array, first: Any, num: int) -> Array:
         for k in range(num):
-            of_a, of_b = (take(array, first + k, axis) for axis, array in ((1, a), (0, columns)))
-            total = total + (of_a - of_b) ** 2
+            total = total + term(*(take(array, first + k, axis) for axis, array in sides))
         return total
 
     few = d % _AT_ONCE
@@ -74,12 +84,10 @@ def _by_differences(a: Points, b: Points) -> Float[Array, "n1 n2"]:
 
 @_by_differences.defjvp
 def _by_differences_jvp(primals: tuple, tangents: tuple) -> tuple[Float[Array, "n1 n2"], Float[Array, "n1 n2"]]:
-    """By matrix products, which automatic differentiation would not find: 2 (a_i - b_j) . (da_i - db_j)."""
+    """sum_k 2 (a_ik - b_jk) (da_ik - db_jk): matrix products would cancel where points are near each other."""
     (a, b), (da, db) = primals, tangents
-    centre = jax.lax.stop_gradient(jnp.mean(a, axis=0))
-    left, right = a - centre, b - centre
-    own = jnp.sum(left * da, axis=1)[:, None] + jnp.sum(right * db, axis=1)[None, :]
-    return _by_differences(a, b), 2.0 * (own - left @ db.T - da @ right.T)
+    change = lambda of_a, of_b, of_da, of_db: 2.0 * (of_a - of_b) * (of_da - of_db)  # noqa: E731
+    return _by_differences(a, b), _sum_over_coordinates(change, (a, b), (da, db))
 
 
 def _norms(a: Points) -> Float[Array, " n"]:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import as_parameter
+from dualgp._arrays import as_parameter, full_precision
 from dualgp._random import generator
 from dualgp._types import AnyArray, Points, RandomKey
 
@@ -115,6 +115,7 @@ class FourierFeatures(Term):
     def components(self) -> int:
         return 2
 
+    @full_precision
     def waves(self, x: Points) -> Float[Array, "m 2 half"]:
         phase = x @ jnp.asarray(self.omega, x.dtype).T
         return jnp.stack([jnp.sin(phase), jnp.cos(phase)], axis=1)

@@ -70,6 +70,9 @@ class Stationary(Kernel):
             return np.full(x.shape[:1], self.variance, np.result_type(x, np.float32))
         return jnp.full(x.shape[:1], jnp.asarray(self.variance, as_floats(x).dtype))
 
+    def largest_variance(self) -> float:
+        return float(self.variance)
+
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         omega, weights = draw_frequencies(self.frequency_length, key, max(1, num_features // 2), d)
         return FourierFeatures(omega / self.lengthscale, weights, self.variance)

@@ -64,6 +64,9 @@ class Tanimoto(Kernel):
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return jnp.full(x.shape[:1], jnp.asarray(self.variance, jnp.result_type(x.dtype, jnp.float32)))
 
+    def largest_variance(self) -> float:
+        return float(self.variance)
+
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         return draw_hashes(key, max(1, num_features), d, self.variance)
 

@@ -1,7 +1,11 @@
-"""A = K + noise * I, never formed unless it fits: the only place that decides how much of K exists at once.
+"""A = K + diag(noise), never formed unless it fits: the only place that decides how much of K exists at once.
 
-Solvers see an `Operator`: some rows of A times a matrix, a square block, the diagonal. For data spread over many
-devices there is `dualgp.operators.sharded`, which solvers see as any other.
+base.py    what a solver may ask: `Operator`
+kernel.py  `KernelOperator`: a kernel at data, in one place or sharded over devices
+dense.py   `DenseOperator`: a matrix in memory
+layout.py  where rows live; tiles.py: products tile by tile; cross.py: k(points, x) @ weights
+noise.py   the noise of observations
+policy.py  every decision that depends on size or machine, once
 """
 
 from dualgp.operators.base import Operator

@@ -1,5 +1,7 @@
 """A matrix that is in memory."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import equinox as eqx
@@ -7,57 +9,73 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import as_parameter
 from dualgp._types import AnyArray, Columns, Indices, RandomKey
 from dualgp.kernels import Features
 from dualgp.operators.base import Operator
+from dualgp.operators.layout import Local
+from dualgp.operators.noise import Noise, as_noise
 
-COORDINATE_COLUMNS = 32
+COORDINATE_COLUMNS = 32  # enough to tell which rows are alike: their entries in a few columns are
 
 
 class DenseOperator(Operator):
     """A = K + noise * I for a matrix K that is in memory."""
 
     matrix: Float[AnyArray, "n n"]
-    noise: AnyArray = eqx.field(default=0.0, converter=as_parameter)
+    noise: Noise = eqx.field(converter=as_noise)
 
     @property
-    def n(self) -> int:
-        return self.matrix.shape[0]
+    def layout(self) -> Local:
+        return Local(self.matrix.shape[0])
 
     @property
     def dtype(self) -> np.dtype:
         return self.matrix.dtype
 
-    def kernel_rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
-        return jnp.asarray(self.matrix)[index] @ v
+    def rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
+        return jnp.asarray(self.matrix)[index] @ v + self.noise.diagonal(index, v.dtype)[:, None] * v[index]
 
-    def kernel_columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "n s"]:
-        return jnp.asarray(self.matrix)[index].T @ u
+    def residual(self, index: Indices, v: Columns, b: Columns) -> Float[Array, "batch s"]:
+        return self.rows(index, v) - b[index]
 
-    def kernel_block(
-        self, rows: Int[AnyArray, " rows"], columns: Int[AnyArray, " columns"], dtype: Any = None
-    ) -> Float[Array, "rows columns"]:
-        return jnp.asarray(self.matrix)[rows[:, None], columns].astype(dtype or self.dtype)
+    def columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "n s"]:
+        product = jnp.asarray(self.matrix)[index].T @ u
+        return product.at[index].add(self.noise.diagonal(index, product.dtype)[:, None] * u)
 
-    def kernel_diagonal(self) -> Float[Array, " n"]:
-        return jnp.diagonal(jnp.asarray(self.matrix))
+    def block(self, index: Indices, dtype: Any = None) -> Float[Array, "batch batch"]:
+        block = jnp.asarray(self.matrix)[index[:, None], index].astype(dtype or self.dtype)
+        return block + jnp.diag(self.noise.diagonal(index, block.dtype))
+
+    def diagonal(self) -> Float[Array, " n"]:
+        return jnp.diagonal(jnp.asarray(self.matrix)) + self.noise.diagonal(jnp.arange(self.n), self.dtype)
+
+    def largest_variance(self) -> float:
+        return float(np.asarray(self.matrix).diagonal().max())
+
+    def product(self, v: Columns) -> Columns:
+        return jnp.asarray(self.matrix) @ v + self.noise.diagonal(jnp.arange(self.n), v.dtype)[:, None] * v
+
+    def dense(self) -> Float[np.ndarray, "n n"]:
+        matrix = np.array(self.matrix, np.float64)
+        np.fill_diagonal(matrix, matrix.diagonal() + np.asarray(self.noise.variance, np.float64))
+        return matrix
+
+    def coordinates(self) -> Float[Array, "n c"]:
+        columns = np.linspace(0, self.n - 1, min(self.n, COORDINATE_COLUMNS)).round().astype(np.int32)
+        return jnp.asarray(self.matrix)[:, columns]
+
+    def check_rows(self, index: Indices, v: Columns, b: Columns) -> Float[np.ndarray, "batch s"]:
+        rows = np.asarray(self.matrix)[index] @ np.asarray(v) - np.asarray(b)[index]
+        return rows + np.asarray(self.noise.diagonal(index, rows.dtype))[:, None] * np.asarray(v)[index]
+
+    def subset(self, index: Int[np.ndarray, " rows"]) -> DenseOperator:
+        return DenseOperator(self.matrix[index][:, index], self.noise)
+
+    def fingerprint(self, *columns: Columns) -> Any:
+        return self, *columns
 
     def features(self, key: RandomKey, num: int) -> Features:
         raise TypeError("A matrix has no random features. Use a KernelOperator, or a solver that needs none.")
 
     def feature_matrix(self, features: Features) -> Float[Array, "n num"]:
         raise TypeError("A matrix has no random features. Use a KernelOperator, or a solver that needs none.")
-
-    def coordinates(self) -> Float[Array, "n c"]:
-        # Correlated rows have similar entries; a few columns of the matrix show it.
-        columns = np.linspace(0, self.n - 1, min(self.n, COORDINATE_COLUMNS)).round().astype(np.int32)
-        return jnp.asarray(self.matrix)[:, columns]
-
-    def part(self, index: Int[np.ndarray, " rows"]) -> "DenseOperator":
-        return DenseOperator(self.matrix[index][:, index], self.noise)
-
-    def dense(self) -> Float[np.ndarray, "n n"]:
-        matrix = np.array(self.matrix, np.float64)
-        np.fill_diagonal(matrix, matrix.diagonal() + float(self.noise))
-        return matrix

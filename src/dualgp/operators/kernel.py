@@ -1,24 +1,25 @@
 """The matrix of a kernel at data: kept where it fits, otherwise computed tile by tile whenever it is needed."""
 
-import math
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import as_parameter, compiled, in_wide, is_traced
-from dualgp._checks import check_finite, check_positive
+from dualgp._arrays import compiled, in_wide, is_traced
+from dualgp._checks import check_finite
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
+from dualgp.operators import policy
 from dualgp.operators.base import Operator
-from dualgp.operators.dense import DenseOperator
-from dualgp.operators.evaluation import CrossProduct, evaluate
-from dualgp.operators.memory import KEEP_SHARE, machine_memory
-from dualgp.operators.tiles import ROW_BLOCK, in_row_blocks, precision, tiled_product
-
-LARGE_ERROR = 0.5  # of K in float32, against the noise
+from dualgp.operators.cross import CrossProduct, evaluate
+from dualgp.operators.layout import EVERYWHERE, Layout, Local, make_layout, replicate
+from dualgp.operators.noise import Noise, as_noise
+from dualgp.operators.tiles import in_row_blocks, precision, tiled_product
 
 
 class KernelOperator(Operator):
@@ -27,17 +28,26 @@ class KernelOperator(Operator):
     **Arguments:**
 
     - `kernel`, `x` of shape (n, d), `noise`: a variance, positive.
-    - `memory`: bytes that may be spent on keeping K; by default a quarter of the machine's memory. K is kept if it fits
-      (each product then reads it), otherwise its entries are computed whenever they are needed. 0 means always.
+    - `mesh`: devices to shard the rows over: a `jax.sharding.Mesh`, a number, "all" or a list; by default none. Then x is
+      the whole data, in every process the same. A memory map, or anything else with a shape and slices, is read only
+      where this process has rows.
+    - `memory`: bytes that may be spent (by each device) on keeping K; by default a quarter of the machine's memory. K is
+      kept if it fits (each product then reads it), otherwise its entries are computed whenever they are needed. 0 means
+      always.
     - `few_passes`: whether K is needed a few times only. Then, without `memory`, it is not kept where that takes
       as long as it saves.
     - `dtype`: the precision; by default that of `x` (float32 or float64; wide integers become float64, bytes float32).
+
+    A product of B rows with sharded data is, on each device, tiles of its own columns of K, and one all-reduce of B x s
+    numbers.
     """
 
     kernel: Kernel
     x: Points
-    noise: AnyArray
-    kept: DenseOperator | None
+    noise: Noise
+    kept: Float[AnyArray, "n height"] | None
+    replicated: Points | None  # x on every device, where its shards are small enough for that
+    layout: Layout = eqx.field(static=True)
     careful: bool = eqx.field(static=True)
 
     @in_wide
@@ -47,6 +57,7 @@ class KernelOperator(Operator):
         x: Any,
         noise: Any,
         *,
+        mesh: Any = None,
         memory: int | None = None,
         few_passes: bool = False,
         dtype: Any = None,
@@ -54,107 +65,165 @@ class KernelOperator(Operator):
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(kernel).__name__}.")
         dtype = np.result_type(getattr(x, "dtype", np.float64), np.float32) if dtype is None else dtype
-        x = kernel.points(x)
+        x = kernel.points(x) if mesh is None or not hasattr(x, "shape") else x
         if x.shape[0] == 0:
             raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
-        check_noise(noise)
-        self.kernel = kernel
-        self.x = kernel.stored(x, dtype)
-        check_finite(self.x, "x in the operator's precision")
-        self.noise = as_parameter(noise)
-        extent = None if is_traced(kernel, self.x, self.noise) else measure_extent(kernel, np.asarray(self.x))
-        check_distances(kernel, self.x, extent)
-        self.careful = needs_care(self, extent)
-        if memory is None:
-            memory = 0 if few_passes and is_soon_computed(self) else round(KEEP_SHARE * machine_memory())
-        fits = self.n**2 * self.dtype.itemsize <= memory
-        self.kept = DenseOperator(_assemble(kernel, self.x, self.careful), self.noise) if fits else None
-
-    @property
-    def n(self) -> int:
-        return self.x.shape[0]
+        self.kernel, self.noise, self.layout = kernel, as_noise(noise), make_layout(x.shape[0], mesh)
+        own = kernel.stored(x if mesh is None else kernel.points(np.asarray(x[self.layout.own])), dtype)
+        check_finite(own, "x in the operator's precision")
+        # Padded with a real point: zeros could lie far away, and distances are centred on what is evaluated.
+        self.x = self.layout.place_own(own, repeat_first=True)
+        self.replicated = self._replicate()
+        self.careful, self.kept = False, None
+        if not is_traced(kernel, self.x, self.noise):
+            self.careful = self._needs_care(_extent(kernel, self.x, self.layout))
+            self.kept = self._keep(memory, few_passes)
 
     @property
     def dtype(self) -> np.dtype:
         return precision(self.x)
 
-    def kernel_rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
-        if self.kept is not None:
-            return self.kept.kernel_rows(index, v)
-        return tiled_product(self.kernel, self.x[index], self.x, v, self.careful)
+    def rows(self, index: Indices, v: Columns) -> Float[Array, "batch s"]:
+        return self._rows(index, v, None)
 
-    def kernel_columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "n s"]:
-        if self.kept is not None:
-            return self.kept.kernel_columns(index, u)
-        points = self.x[index]
-        return in_row_blocks(
-            lambda rows: tiled_product(self.kernel, self.x[rows], points, u, self.careful), self.n, u.shape[1], u.dtype
+    def residual(self, index: Indices, v: Columns, b: Columns) -> Float[Array, "batch s"]:
+        return self._rows(index, v, b)
+
+    def _rows(self, index: Indices, v: Columns, b: Columns | None) -> Float[Array, "batch s"]:
+        """A[index] @ v - b[index] by one all-reduce: each term apart would be as much to send."""
+        layout = self.layout
+
+        def shard(kernel: Kernel, source: Any, v: Columns, b: Any, index: Indices, noise: AnyArray) -> Columns:
+            kept, points, x = source
+            product = tiled_product(kernel, points, x, v, self.careful) if kept is None else kept[index] @ v
+            own = noise[:, None] * layout.take(v, index)
+            return layout.sum_shards(product + (own if b is None else own - layout.take(b, index)))
+
+        specs = (
+            EVERYWHERE,
+            (layout.columns, EVERYWHERE, layout.rows),
+            layout.rows,
+            layout.rows,
+            EVERYWHERE,
+            EVERYWHERE,
         )
+        source = (None, self._points(index), self.x) if self.kept is None else (self.kept, None, None)
+        noise = self.noise.diagonal(index, v.dtype)
+        return layout.map_shards(shard, specs, EVERYWHERE)(self.kernel, source, v, b, index, noise)
 
-    def residual_on_host(self, index: Indices, v: Columns, b: Columns) -> Float[np.ndarray, "batch s"]:
-        if self.kept is not None:
-            return super().residual_on_host(index, v, b)
-        x, v_rows, b_rows = (np.asarray(array)[index] for array in (self.x, v, b))
-        product = evaluate(CrossProduct(self.kernel, self.x, v, careful=self.careful), x, self.x, self.kernel)
-        return product + np.asarray(self.noise, product.dtype) * v_rows - b_rows
+    def columns(self, index: Indices, u: Float[AnyArray, "batch s"]) -> Float[Array, "height s"]:
+        layout = self.layout
 
-    def kernel_block(
-        self, rows: Int[AnyArray, " rows"], columns: Int[AnyArray, " columns"], dtype: Any = None
-    ) -> Float[Array, "rows columns"]:
+        def shard(kernel: Kernel, source: Any, index: Indices, u: Columns) -> Columns:
+            kept, x, points = source
+            if kept is not None:
+                return kept[index].T @ u
+            block = lambda rows: tiled_product(kernel, x[rows], points, u, self.careful)  # noqa: E731
+            return in_row_blocks(block, x.shape[0], u.shape[1], u.dtype)
+
+        specs = (EVERYWHERE, (layout.columns, layout.rows, EVERYWHERE), EVERYWHERE, EVERYWHERE)
+        source = (None, self.x, self._points(index)) if self.kept is None else (self.kept, None, None)
+        product = layout.map_shards(shard, specs, layout.rows)(self.kernel, source, index, u)
+        noise = self.noise.diagonal(index, product.dtype)[:, None]
+        return layout.data_only(product.at[index].add(noise * u))
+
+    def block(self, index: Indices, dtype: Any = None) -> Float[Array, "batch batch"]:
         # Also where K is kept: 600 x 600 entries from all over 900 MB take 4 ms, to compute them takes 1.
         dtype = jnp.dtype(dtype or self.dtype)
-        points = self.x[rows].astype(dtype)
-        return self.kernel(points, points if columns is rows else self.x[columns].astype(dtype))
+        points = self._points(index)
+        points = points if points.dtype == jnp.uint8 and dtype == jnp.float32 else points.astype(dtype)
+        block = self.kernel.against(points, points, self.careful)(points)
+        return block + jnp.diag(self.noise.diagonal(index, block.dtype))
 
-    def kernel_diagonal(self) -> Float[Array, " n"]:
-        return jnp.asarray(self.kernel.diagonal(self.x))
+    def diagonal(self) -> Float[Array, " height"]:
+        rows = jnp.arange(self.layout.height, dtype=jnp.int32)
+        diagonal = jnp.asarray(self.kernel.diagonal(self.x)) + self.noise.diagonal(rows, self.dtype)
+        return self.layout.data_only(diagonal[:, None])[:, 0]
+
+    def product(self, v: Columns) -> Columns:
+        layout = self.layout
+
+        def shard(kernel: Kernel, kept: Any, x: Points, v: Columns, noise: AnyArray) -> Columns:
+            if kept is not None:
+                return noise[:, None] * v + layout.take_own(layout.sum_shards(kept @ v))
+
+            def add(total: Columns, x_there: Points, v_there: Columns) -> Columns:
+                block = lambda rows: tiled_product(kernel, x[rows], x_there, v_there, self.careful)  # noqa: E731
+                return total + in_row_blocks(block, x.shape[0], v.shape[1], v.dtype)
+
+            return layout.visit_shards(add, noise[:, None] * v, (x, v))
+
+        specs = (EVERYWHERE, layout.columns, layout.rows, layout.rows, layout.rows)
+        noise = self.noise.diagonal(jnp.arange(layout.height, dtype=jnp.int32), v.dtype)
+        return layout.data_only(layout.map_shards(shard, specs, layout.rows)(self.kernel, self.kept, self.x, v, noise))
+
+    @in_wide
+    def dense(self) -> Float[np.ndarray, "n n"]:
+        matrix, size = np.empty((self.n, self.n)), policy.ROW_BLOCK
+        x = jnp.asarray(self.layout.collect(self.x), jnp.float64)
+        for start in range(0, self.n, size):
+            matrix[start : start + size] = _block(self.kernel, x[start : start + size], x)
+        np.fill_diagonal(matrix, matrix.diagonal() + np.asarray(self.noise.variance, np.float64))
+        return matrix
+
+    def coordinates(self) -> Float[AnyArray, "n c"]:
+        # Every process cuts the neighbourhoods for itself, from all rows.
+        return self.kernel.coordinates(self.layout.read_rows(self.x if self.replicated is None else self.replicated))
+
+    def cross(self, weights: Columns) -> CrossProduct:
+        """k(points, x) @ weights as a function of points, with the operator's precision and placement."""
+        return CrossProduct(self.kernel, self.x, weights, self.layout)
+
+    def check_rows(self, index: Indices, v: Columns, b: Columns) -> Float[np.ndarray, "batch s"]:
+        x, v_rows, b_rows = (self.layout.read_rows(array, index) for array in (self.x, v, b))
+        product = evaluate(self.cross(v), x, self.x, self.kernel)
+        return product + np.asarray(self.noise.diagonal(index, product.dtype))[:, None] * v_rows - b_rows
+
+    def subset(self, index: Int[np.ndarray, " rows"]) -> KernelOperator:
+        x, memory = self.layout.collect(self.x)[index], 0 if self.kept is None else None
+        return KernelOperator(self.kernel, x, self.noise, mesh=self.layout.mesh, memory=memory, dtype=self.dtype)
+
+    def fingerprint(self, *columns: Columns) -> Any:
+        # Whether K is kept makes no difference.
+        arrays = [self.layout.summarise(array) for array in (self.x, *columns)]
+        return self.kernel, self.noise, self.n, str(self.dtype), arrays
 
     def features(self, key: RandomKey, num: int) -> Features:
         return self.kernel.features(key, num, self.x.shape[1])
 
-    def feature_matrix(self, features: Features) -> Float[Array, "n num"]:
-        return features(self.x)
+    def feature_matrix(self, features: Features) -> Float[Array, "height num"]:
+        return self.layout.data_only(features(self.x))
 
     def largest_variance(self) -> float:
-        return float(np.max(np.asarray(self.kernel.diagonal(np.asarray(self.x)))))
+        x = np.asarray(self.x) if isinstance(self.layout, Local) else self.x  # by NumPy there is nothing to compile
+        return float(self.kernel.diagonal(x).max())
 
-    def coordinates(self) -> Float[AnyArray, "n c"]:
-        return self.kernel.coordinates(np.asarray(self.x))
+    def _points(self, index: Indices) -> Points:
+        """x[index] on every device: an all-reduce of B x d numbers, unless each has a copy of x."""
+        return self.layout.everywhere((self.x if self.replicated is None else self.replicated)[index])
 
-    def part(self, index: Int[np.ndarray, " rows"]) -> "KernelOperator":
-        memory = 0 if self.kept is None else None
-        return KernelOperator(self.kernel, self.x[index], self.noise, memory=memory, dtype=self.dtype)
+    def _replicate(self) -> Points | None:
+        if isinstance(self.layout, Local) or self.x.nbytes > policy.REPLICATED_BYTES:
+            return None
+        return replicate(self.layout, self.x)
 
-    def problem(self, *columns: Columns) -> Any:
-        return self.kernel, self.x, self.noise, *columns  # whether K is kept makes no difference
+    def _needs_care(self, extent: Extent) -> bool:
+        _check_distances(self.x.shape[1], extent)
+        if not (self.kernel.is_stationary and self.dtype == jnp.float32):
+            return False
+        return policy.needs_care(self.n, float(extent.squared), self.largest_variance(), self.noise.smallest)
 
-    @in_wide
-    def dense(self) -> Float[np.ndarray, "n n"]:
-        matrix = np.empty((self.n, self.n))
-        x = jnp.asarray(self.x, jnp.float64)
-        for start in range(0, self.n, ROW_BLOCK):
-            matrix[start : start + ROW_BLOCK] = _block(self.kernel, x[start : start + ROW_BLOCK], x)
-        np.fill_diagonal(matrix, matrix.diagonal() + float(self.noise))
-        return matrix
-
-
-@eqx.filter_jit
-def _block(kernel: Kernel, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
-    return kernel(x1, x2)
-
-
-@compiled
-def _assemble(kernel: Kernel, x: Points, careful: bool) -> Float[Array, "n n"]:
-    return in_row_blocks(lambda rows: kernel.against(x[rows], x, careful)(x), x.shape[0], x.shape[0], precision(x))
-
-
-def is_soon_computed(operator: Any) -> bool:
-    """Whether a few passes over K take no longer if its entries are computed each time.
-
-    In float32 entries of stationary kernels are: the mean on bike takes 0.5 s instead of 0.9, 64 samples as long with K
-    kept as without, and with 1 GB less.
-    """
-    return operator.kernel.is_stationary and operator.dtype == jnp.float32
+    def _keep(self, memory: int | None, few_passes: bool) -> Float[Array, "n height"] | None:
+        """K, each device with the columns of its own rows, where it fits: the same decision in every process."""
+        devices = self.layout.num_devices
+        fits = policy.keeps_kernel_matrix(
+            self.n * self.layout.height // devices * self.dtype.itemsize,
+            memory,
+            few_passes=few_passes,
+            is_cheap=self.kernel.is_stationary and self.dtype == jnp.float32,
+            share=1.0 if isinstance(self.layout, Local) else 1.0 / jax.local_device_count(),
+        )
+        return _assemble(self.kernel, self.x, self.layout, self.careful) if self.layout.agree(fits) else None
 
 
 class Extent(NamedTuple):
@@ -164,46 +233,42 @@ class Extent(NamedTuple):
     squared: Float[AnyArray, ""]
 
 
-def measure_extent(kernel: Kernel, x: Points) -> Extent:
-    """By NumPy for its arrays, by JAX for others."""
+def _extent(kernel: Kernel, x: Points, layout: Layout) -> Extent:
+    """By NumPy where all rows are here: there is nothing to compile."""
+    if isinstance(layout, Local):
+        return _measure(kernel, np.asarray(x))
+    return eqx.filter_jit(_measure)(kernel, x)
+
+
+def _measure(kernel: Kernel, x: Points) -> Extent:
     with np.errstate(over="ignore"):  # coordinates that are too large for their squares are refused
         coordinates: Any = kernel.coordinates(x)
         centred = coordinates - coordinates.mean(axis=0)
         return Extent(abs(coordinates).max(initial=0.0), (centred**2).sum(axis=1).mean())
 
 
-def needs_care(operator: Any, extent: Extent | None) -> bool:
-    """Whether usual arithmetic in float32 makes errors of K that are not small against the noise.
-
-    A squared distance has an error of about eps times the squared norms of the two points, and K one whose eigenvalues
-    are sqrt(n) times as large. In units of the noise that is 0.9 on bike, where care pays (8.4 passes become 5.9), 0.5
-    on 40,000 rows of houseelectric, where it made no difference that counts, 0.4 on protein and 0.01 on pol. A pass
-    takes up to a fifth longer with 9 to 26 inputs, and half as long again with 90.
-    """
-    if extent is None or not (operator.kernel.is_stationary and operator.dtype == jnp.float32):
-        return False
-    error = float(jnp.finfo(jnp.float32).eps) * float(extent.squared) * math.sqrt(operator.n)
-    return error * operator.largest_variance() > LARGE_ERROR * float(operator.noise)
-
-
-def check_noise(noise: Any) -> None:
-    """Noise is one positive number."""
-    check_positive(
-        noise,
-        "noise (a variance)",
-        "For noise-free data use a small value such as 1e-6 times the variance of y.",
-    )
-    if np.ndim(noise) != 0:
-        raise ValueError(f"noise must be one number, got shape {np.shape(noise)}: it is the same for every row.")
-
-
-def check_distances(kernel: Kernel, x: Points, extent: Extent | None) -> None:
+def _check_distances(d: int, extent: Extent) -> None:
     """Squared distances must not overflow: inf - inf would be a NaN in the middle of a solve."""
-    if extent is None:
-        return
     largest = np.asarray(extent.largest)
-    if not float(largest) ** 2 * 8 * x.shape[1] < float(jnp.finfo(largest.dtype).max):
+    if not float(largest) ** 2 * 8 * d < float(jnp.finfo(largest.dtype).max):
         raise ValueError(
             f"x divided by the lengthscales reaches {largest:.1g}: squared distances overflow {largest.dtype}. "
             "Scale the inputs, for example to standard deviation 1."
         )
+
+
+@eqx.filter_jit
+def _block(kernel: Kernel, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
+    return kernel(x1, x2)
+
+
+@compiled
+def _assemble(kernel: Kernel, x: Points, layout: Layout, careful: bool) -> Float[Array, "n height"]:
+    """K in row blocks, each device with the columns of its own rows: a product then reads whole rows of its shard."""
+
+    def shard(kernel: Kernel, everything: Points, x: Points) -> Float[Array, "n share"]:
+        block = lambda rows: kernel.against(everything[rows], x, careful)(x)  # noqa: E731
+        return in_row_blocks(block, layout.n, x.shape[0], precision(x))
+
+    specs = (EVERYWHERE, EVERYWHERE, layout.rows)
+    return layout.map_shards(shard, specs, layout.columns)(kernel, layout.everywhere(x), x)

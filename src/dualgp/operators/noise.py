@@ -7,7 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from dualgp._arrays import as_parameter
 from dualgp._checks import check_positive
@@ -20,8 +20,10 @@ class Noise(eqx.Module):
 
     variance: AnyArray = eqx.field(converter=as_parameter)
 
-    def diagonal(self, index: Indices, dtype: Any) -> Float[Array, " batch"]:
-        """The variances of these rows: A[i, i] - K[i, i]."""
+    def diagonal(self, index: Indices, dtype: Any) -> Float[AnyArray, " batch"]:
+        """The variances of these rows: A[i, i] - K[i, i]. By NumPy where nothing is JAX's."""
+        if isinstance(index, np.ndarray) and isinstance(self.variance, np.ndarray):
+            return np.broadcast_to(self.variance.astype(dtype), index.shape)
         return jnp.broadcast_to(jnp.asarray(self.variance, dtype), index.shape)
 
     @property
@@ -29,7 +31,7 @@ class Noise(eqx.Module):
         """A lower bound on the eigenvalues of A, for use outside `jax.jit`."""
         return float(np.min(np.asarray(self.variance)))
 
-    def draw(self, key: RandomKey, n: int, num_samples: int, rows: slice) -> Float[np.ndarray, "rows s"]:
+    def draw(self, key: RandomKey, n: int, num_samples: int, rows: slice | np.ndarray) -> Float[np.ndarray, "rows s"]:
         """A column of noise for each sample, for some of n rows: N(0, variance)."""
         return independent_normals(key, n, num_samples, rows) * np.sqrt(np.asarray(self.variance, np.float64))
 

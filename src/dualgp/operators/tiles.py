@@ -12,18 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._threads import num_cores
+from dualgp._arrays import full_precision
 from dualgp._types import Columns, Indices, Points
 from dualgp.kernels import Kernel
-
-# Entries of K that exist at once when streaming. On one core a tile is to stay near it, 2 MB in float32: 1,357 rows of
-# n = 25,000 with 65 columns take 71 ms with tiles of 256, and 74 to 82 with 1,024, as neighbours of the machine use its
-# shared cache or not. Several cores take a tile together, and each time they start and wait for each other: 512 rows of
-# n = 50,000 with one column take 12 ms with tiles of 4,096 on two cores, 15 with 1,024.
-TILE_ENTRIES_OF_A_CORE, TILE_ENTRIES = 1 << 19, 1 << 21
-ROW_BLOCK = 512
+from dualgp.operators import policy
 
 
+@full_precision
 def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns, careful: bool = False) -> Float[Array, "m s"]:
     """k(rows, x) @ v without ever holding k(rows, x): a sum over tiles of columns, differentiable in O(tile) memory."""
     block = kernel.against(rows, x, careful)
@@ -41,7 +36,7 @@ def sum_over_tiles(term: Callable[[Points, Columns], Any], x: Points, v: Columns
     `term` is linear in v_tile. All tiles have the same size, so that it is compiled once.
     """
     n = x.shape[0]
-    num = math.ceil(n / _largest_tile(rows))
+    num = math.ceil(n / policy.tile_width(rows))
     if num <= 1:
         return term(x, v)
     tile = 16 * math.ceil(n / num / 16)
@@ -61,7 +56,7 @@ def in_row_blocks(
     function: Callable[[Indices], Float[Array, "batch s"]], n: int, s: int, dtype: Any
 ) -> Float[Array, "n s"]:
     """The (n, s) array whose rows are function(rows), filled in place one block of rows after the other."""
-    size = min(ROW_BLOCK, n)
+    size = min(policy.ROW_BLOCK, n)
 
     def fill(i: Array, whole: Array) -> Array:
         start = jnp.minimum(i * size, n - size)  # the last block overlaps the one before
@@ -74,9 +69,3 @@ def in_row_blocks(
 def precision(x: Points) -> np.dtype:
     """The precision that goes with inputs as they are kept: their own, and float32 for bytes."""
     return np.result_type(x.dtype, np.float32)
-
-
-def _largest_tile(rows: int) -> int:
-    """Columns in a tile for this many rows."""
-    entries = TILE_ENTRIES_OF_A_CORE if num_cores() == 1 else TILE_ENTRIES
-    return max(256, min(1 << 14, entries // max(rows, 1)))

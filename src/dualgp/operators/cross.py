@@ -1,4 +1,6 @@
-"""Functions of points at many of them, outside of any `jax.jit`: in blocks of one shape, so that little is compiled."""
+"""k(points, x) @ weights, and functions of points at many of them, outside of any `jax.jit`."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,33 +13,43 @@ from jaxtyping import Array, Float
 from dualgp._arrays import compiled, in_wide, is_traced
 from dualgp._types import AnyArray, Columns, Points
 from dualgp.kernels import Kernel
-from dualgp.operators.spread import spread_product
+from dualgp.operators import policy
+from dualgp.operators.layout import EVERYWHERE, Layout, Local
 from dualgp.operators.tiles import precision, tiled_product
-from dualgp.sharding import Layout
-
-TEST_BLOCK = 1024  # points at once
 
 Function = Callable[[Points], Columns]
 
 
 class CrossProduct(eqx.Module):
-    """k(points, x) @ weights, streamed over the data: (m, d) -> (m, s).
+    """k(points, x) @ weights, streamed over the rows: (m, d) -> (m, s). Made by `KernelOperator.cross`.
 
-    Residuals are checked and means are predicted by this one function, so that the program for it is compiled once.
+    Residuals are certified and means are predicted by this one function, so a certificate speaks of the predictions
+    that a user sees. It always takes care: in float32, a squared distance by matrix products has an error of eps times
+    the squared norms, and a point next to one of the rows would be taken for that row.
     """
 
     kernel: Kernel
     x: Points
     weights: Columns
-    layout: Layout | None = eqx.field(default=None, static=True)  # where x and weights are spread over devices
-    careful: bool = eqx.field(default=False, static=True)
+    layout: Layout = eqx.field(static=True)
 
     def __call__(self, points: Points) -> Float[Array, "m s"]:
         data = self.x if self.x.dtype == jnp.uint8 else jnp.asarray(self.x, points.dtype)  # bytes stay bytes
         weights = jnp.asarray(self.weights, points.dtype)
-        if self.layout is not None:
-            return spread_product(self.kernel, points, data, weights, self.layout, self.careful)
-        return tiled_product(self.kernel, points, data, weights, self.careful)
+
+        def shard(kernel: Kernel, points: Points, x: Points, weights: Columns) -> Float[Array, "m s"]:
+            return self.layout.sum_shards(tiled_product(kernel, points, x, weights, careful=True))
+
+        rows = self.layout.rows
+        specs = (EVERYWHERE, EVERYWHERE, rows, rows)
+        return self.layout.map_shards(shard, specs, EVERYWHERE)(self.kernel, points, data, weights)
+
+    def gathered(self) -> CrossProduct:
+        """The same function with all rows in the memory of one host. On many hosts each of them must ask."""
+        if isinstance(self.layout, Local):
+            return self
+        x, weights = (jnp.asarray(self.layout.collect(array)) for array in (self.x, self.weights))
+        return CrossProduct(self.kernel, x, weights, Local(self.layout.n))
 
 
 def evaluate(function: Function, x: Any, data: Points, kernel: Kernel) -> AnyArray:
@@ -49,13 +61,16 @@ def evaluate(function: Function, x: Any, data: Points, kernel: Kernel) -> AnyArr
 def evaluate_blocks(
     functions: tuple[Function, ...], x: Any, data: Points, kernel: Kernel
 ) -> Iterator[tuple[AnyArray, ...]]:
-    """The values of several functions at one block of points after the other; traced points are one block."""
+    """The values of several functions at one block of points after the other; traced points are one block.
+
+    Blocks have few different shapes, so that little is compiled.
+    """
     points = kernel.points(x, "x", data.shape[1])
     if is_traced(points, functions):
         yield tuple(function(points) for function in functions)
         return
     m, dtype = points.shape[0], precision(data)
-    size = min(TEST_BLOCK, max(16, 1 << max(m - 1, 0).bit_length()))
+    size = min(policy.POINT_BLOCK, max(16, 1 << max(m - 1, 0).bit_length()))
     for start in range(0, max(m, 1), size):  # an empty set of points is one empty block
         block = points[start : start + size]
         yield tuple(_evaluate_block(function, block, size, dtype) for function in functions)

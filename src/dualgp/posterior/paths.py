@@ -1,9 +1,7 @@
-"""Paths: functions that can be evaluated anywhere, as often as one likes, and differentiated.
+"""Posterior functions: they can be evaluated anywhere, as often as one likes, and differentiated.
 
-    f(x)  =  mean  +  phi(x) @ w  +  k(x, X) @ weights
-             -------- prior path     --------- update path
-
-Nothing here solves anything: the weights of the update come in as an array from whatever solver.
+f(x)  =  mean  +  phi(x) @ w  +  k(x, X) @ weights
+         -------- prior path     --------- update path
 """
 
 from __future__ import annotations
@@ -17,22 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import wide
-from dualgp._random import independent_normals, subkeys
-from dualgp._types import AnyArray, Columns, Points, RandomKey
-from dualgp.kernels import Features, Kernel
-from dualgp.operators.evaluation import CrossProduct, evaluate
+from dualgp._arrays import full_precision, wide
+from dualgp._types import AnyArray, Columns, Points
+from dualgp.operators.cross import CrossProduct, evaluate_blocks
 from dualgp.operators.tiles import sum_over_tiles
-
-
-class PriorPaths(eqx.Module):
-    """phi(x) @ w: draws from the prior as functions, (m, d) -> (m, s)."""
-
-    features: Features
-    weights: Float[AnyArray, "num s"]
-
-    def __call__(self, x: Points) -> Float[Array, "m s"]:
-        return self.features(x) @ jnp.asarray(self.weights, x.dtype)
+from dualgp.posterior.prior import PriorPaths
 
 
 class SamplePaths(eqx.Module):
@@ -47,9 +34,11 @@ class SamplePaths(eqx.Module):
     update: CrossProduct
 
     def __call__(self, x: Any) -> Float[AnyArray, "s m"]:
-        prior, update = (evaluate(part, x, self.update.x, self.update.kernel) for part in (self.prior, self.update))
-        return (self.mean.astype(update.dtype) + prior + update).T
+        blocks = evaluate_blocks((self.prior, self.update), x, self.update.x, self.update.kernel)
+        values = [self.mean.astype(update.dtype) + prior + update for prior, update in blocks]
+        return (values[0] if len(values) == 1 else np.concatenate(values)).T
 
+    @full_precision
     def each(self, x: Float[AnyArray, "s q d"]) -> tuple[Float[Array, "s q"], Float[Array, "s q d"]]:
         """Every function at q points of its own, and its gradients there: s q n kernel entries, not s^2 q n.
 
@@ -62,7 +51,7 @@ class SamplePaths(eqx.Module):
             return jnp.einsum("sqf,fs->sq", features, jnp.asarray(self.prior.weights, x.dtype))
 
         def update(points: Float[Array, "s q d"], x_tile: Points, w_tile: Columns) -> Float[Array, "s q"]:
-            block = self.update.kernel.against(points.reshape(s * q, d), data)(x_tile).reshape(s, q, -1)
+            block = self.update.kernel.against(points.reshape(s * q, d), data, careful=True)(x_tile).reshape(s, q, -1)
             return jnp.einsum("sqt,ts->sq", block, w_tile)
 
         def with_gradient(function: Callable, *more: AnyArray) -> tuple[Float[Array, "s q"], Float[Array, "s q d"]]:
@@ -102,10 +91,3 @@ class SamplePaths(eqx.Module):
 
     def __hash__(self) -> int:
         return id(self)
-
-
-def prior_paths(kernel: Kernel, d: int, num_samples: int, key: RandomKey, num_features: int = 4096) -> PriorPaths:
-    """`num_samples` functions drawn from the prior, by random features."""
-    feature_key, weight_key = subkeys(key, 2)
-    features = kernel.features(feature_key, num_features, d)
-    return PriorPaths(features, independent_normals(weight_key, features.num, num_samples))

@@ -1,0 +1,19 @@
+"""Prior paths + update paths = posterior paths (Matheron's rule).
+
+    f(x)  =  mean  +  phi(x) @ w  +  k(x, X) @ (K + noise I)^-1 (y - mean - phi(X) @ w - epsilon)
+             -------- prior path      ------------------------------------------------ far field
+
+prior.py      draws from the prior as functions
+predictor.py  mean and deviations at a block of points: prior and far field put together, in this one place
+paths.py      posterior functions, to be called and differentiated
+posterior.py  what one asks of a posterior; exact.py: standard deviations from a Cholesky factor; sampled.py: from samples
+
+Nothing here solves anything: weights come in as arrays from whatever solver.
+"""
+
+from dualgp.posterior.exact import ExactPosterior
+from dualgp.posterior.paths import SamplePaths
+from dualgp.posterior.posterior import LeftOut, Posterior
+from dualgp.posterior.sampled import SampledPosterior
+
+__all__ = ["ExactPosterior", "LeftOut", "Posterior", "SamplePaths", "SampledPosterior"]

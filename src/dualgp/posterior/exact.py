@@ -1,0 +1,77 @@
+"""A posterior with the Cholesky factor of its matrix: means and standard deviations are exact, in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from dualgp._arrays import in_wide, is_traced
+from dualgp._types import AnyArray
+from dualgp.operators import policy
+from dualgp.posterior.posterior import Posterior, refuse_traced_covariance, with_noise
+from dualgp.posterior.sampled import moments
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExactPosterior(Posterior):
+    """Made where the solver was `Cholesky`. Inside `jax.jit` and its kin, standard deviations come from samples."""
+
+    @property
+    def has_std(self) -> bool:
+        return True
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+    def predict(self, x: Any, *, noise: bool = False) -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
+        if is_traced(x):
+            more = " The exact one, from the Cholesky factor, is for calls outside jax.jit, jax.grad and jax.vmap."
+            return with_noise(self, *moments(self, x, more), noise)
+        return with_noise(self, self.mean(x), self._variance(x), noise)
+
+    @in_wide
+    def covariance(self, x: Any, *, noise: bool = False) -> Float[np.ndarray, "m m"]:
+        """k(x, x') - k(x, X) A^-1 k(X, x'), in float64: m^2 numbers."""
+        refuse_traced_covariance(x)
+        points = self._points(x)
+        half = self._half(points)
+        covariance = np.asarray(self.model.kernel(points, points)) - half.T @ half
+        covariance[np.diag_indices_from(covariance)] += float(self.model.noise) if noise else 0.0
+        return covariance
+
+    def leave_one_out(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+        from scipy.linalg import lapack
+
+        targets, weights = (np.asarray(array)[:, 0].astype(np.float64) for array in (self.targets, self.weights))
+        root, _ = lapack.dtrtri(np.asarray(self.solution.factor), lower=1)
+        inverse_q = 1.0 / np.einsum("ij,ij->j", np.tril(root), np.tril(root))
+        return float(self.model.mean) + targets - weights * inverse_q, np.sqrt(inverse_q)
+
+    @in_wide
+    def _variance(self, x: Any) -> Float[np.ndarray, " m"]:
+        """k(x, x) - ||L^-1 k(X, x)||^2, block by block."""
+        points, size = self._points(x), policy.POINT_BLOCK
+        variance = np.asarray(self.model.kernel.diagonal(points)).copy()
+        for start in range(0, points.shape[0], size):
+            half = self._half(points[start : start + size])
+            variance[start : start + size] -= np.einsum("ij,ij->j", half, half)
+        return np.maximum(variance, 0.0)
+
+    def _explained(self, x: Any) -> Float[np.ndarray, " m"]:
+        variance = np.asarray(self.model.kernel.diagonal(self._points(x)), np.float64)
+        return np.maximum(variance - self._variance(x), 0.0)
+
+    def _points(self, x: Any) -> Float[np.ndarray, "m d"]:
+        return np.asarray(self.model.kernel.points(x, "x", self.d), np.float64)
+
+    def _half(self, points: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "n m"]:
+        """L^-1 k(X, x)."""
+        from scipy.linalg import solve_triangular
+
+        cross = np.asarray(self.model.kernel(jnp.asarray(self.x, jnp.float64), points))
+        return solve_triangular(self.solution.factor, cross, lower=True, check_finite=False)
