@@ -1,4 +1,4 @@
-"""Imports point left in the flow: rows -> kernel -> operator -> solver -> posterior -> application. And small it stays."""
+"""Imports point left in the flow: rows -> kernel -> operator -> solver -> posterior -> application. And sizes."""
 
 import ast
 import subprocess
