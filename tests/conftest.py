@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,26 @@ def one_core_per_worker() -> None:
 
 
 def compile_once() -> None:
-    """Most of the suite's time is compilation: workers, and the next run in this checkout, share its results."""
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
+    """Most of the suite's time is compilation: workers, later runs and other checkouts share its results."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = caches / "dualgp-tests" / f"jax-{version('jax')}"
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        keep_small(folder)
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
+def keep_small(folder: Path, most_bytes: int = 2 << 30) -> None:
+    """Remove the programs that were used longest ago, and empty files that a killed process left.
+
+    JAX's own limit (JAX_COMPILATION_CACHE_MAX_SIZE) looks at every file at each write: thousands of times thousands.
+    """
+    files = [(file, file.stat()) for file in folder.glob("*")]
+    left = sum(stat.st_size for _, stat in files)
+    for file, stat in sorted(files, key=lambda pair: max(pair[1].st_atime, pair[1].st_mtime)):
+        if left > most_bytes or stat.st_size == 0:
+            file.unlink(missing_ok=True)
+            left -= stat.st_size
 
 
 def check_annotations() -> None:

@@ -1,6 +1,7 @@
 """The command line, as someone types it."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -165,10 +166,22 @@ def test_a_killed_fit_goes_on_where_it_was(tmp_path):
     process.wait()
     assert partial.exists() and not (tmp_path / "m.dgp").exists()
     assert "unfinished fit" in run(*fit, code=2)
-    assert "Learned" in run(*fit, "--resume") or "Had been learned" in run(*fit, "--resume")
+    said = run(*fit, "--resume")  # one that starts over learns from neighbours first
+    assert "Learned from all rows" in said or "Had been learned before" in said
     assert [path.name for path in tmp_path.glob("m.dgp*")] == ["m.dgp"]
     prediction = dg.load(tmp_path / "m.dgp").predict({"a": [0.5], "b": [0.5]})
     assert abs(prediction["mean"][0] - np.sin(4.5) - np.cos(3.5)) < 0.1
+
+
+def test_a_fit_that_the_time_limit_ended_has_a_report(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(5000, 2))
+    pandas.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.sin(9 * x[:, 0])}).to_parquet(tmp_path / "t.parquet")
+    fit = ("fit", tmp_path / "t.parquet", "--target", "y", "-o", tmp_path / "m.dgp", "--samples", 4, "--quiet")
+    assert "The fit is not finished" in run(*fit, "--max-seconds", 0.01)
+    run("report", tmp_path / "m.dgp", "-o", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "data:image/png;base64" in page and not re.search(r"\bnan\b", page, re.IGNORECASE)
 
 
 def test_missing_values_are_handled_as_asked_from_fit_to_report(tmp_path):

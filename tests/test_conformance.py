@@ -1,5 +1,7 @@
 """Every public kernel and every public solver passes these."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -91,3 +93,31 @@ def test_solver_reaches_the_cholesky_solution(case, kernel):
         assert relative(gram(kernel, x) @ (solution.weights - exact), b) <= case.error
         residual = np.linalg.norm(b - matrix @ solution.weights, axis=0) / np.linalg.norm(b, axis=0)
         np.testing.assert_allclose(solution.residual, residual, rtol=1e-4, atol=1e-9)
+
+
+LARGE = 2500  # rows: the check of a solution sees a sample of them
+type_name = lambda value: type(value).__name__
+
+
+@cache
+def large_problem(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, right-hand sides and A in float64."""
+    x, y = data(LARGE)
+    x = inputs(KERNELS[name], x.astype(np.float32).astype(np.float64))
+    b = np.stack([y, np.random.default_rng(0).normal(size=LARGE)], axis=1).astype(np.float32)
+    return x, b.astype(np.float64), shifted_gram(KERNELS[name], x)
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 30], ids=["streamed", "kept"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("solver", [dg.BlockDescent(tol=1e-3), dg.CG(tol=1e-3), dg.SDD(tol=1e-2)], ids=type_name)
+@pytest.mark.parametrize("name", ["sum-times-kernel", "Tanimoto"])
+def test_a_residual_that_is_estimated_from_some_rows_is_that_of_all(name, solver, dtype, memory):
+    x, b, matrix = large_problem(name)
+    operator = dg.KernelOperator(KERNELS[name], x.astype(dtype), NOISE, memory=memory, dtype=dtype)
+    solution = dg.solve(operator, b.astype(dtype), solver, key=jax.random.key(0))
+    assert solution.result is dg.Result.CONVERGED
+    residual = np.linalg.norm(b - matrix @ solution.weights, axis=0) / np.linalg.norm(b, axis=0)
+    two_errors = solution.residual_upper - solution.residual
+    assert (two_errors > 0).all()  # not all rows were seen
+    assert (np.abs(residual - solution.residual) <= 2.0 * two_errors).all()

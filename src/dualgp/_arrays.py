@@ -8,12 +8,15 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
 
 
 def wide() -> Any:
@@ -21,11 +24,11 @@ def wide() -> Any:
     return jax.enable_x64(True)
 
 
-def in_wide(function: Callable) -> Callable:
+def in_wide(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
     """Decorate a host-side function so that its body runs in `wide()`."""
 
     @wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
         with wide():
             return function(*args, **kwargs)
 

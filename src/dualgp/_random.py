@@ -6,6 +6,7 @@ Keys are split here as well: every shape of `jax.random.split` takes 0.1 s.
 import zlib
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -22,9 +23,9 @@ def generator(key: RandomKey, *path: int) -> np.random.Generator:
 
 def subkey(key: RandomKey, *path: int | str) -> RandomKey:
     """A key of its own for every purpose: `subkey(key, "probe")`, `subkey(key, "round", 3)`."""
-    path = tuple(zlib.crc32(part.encode()) if isinstance(part, str) else part for part in path)
-    words = generator(key, _SUBKEYS, *path).integers(1 << 32, size=jax.random.key_data(key).shape, dtype=np.uint32)
-    return jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))
+    numbers = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in path]
+    words = generator(key, _SUBKEYS, *numbers).integers(1 << 32, size=jax.random.key_data(key).shape, dtype=np.uint32)
+    return jax.random.wrap_key_data(jnp.asarray(words), impl=jax.random.key_impl(key))
 
 
 def subkeys(key: RandomKey, num: int) -> list[RandomKey]:

@@ -47,12 +47,14 @@ def initialize(
     os.environ.setdefault("JAX_ENABLE_RECOVERABILITY", "1")
     import jax
 
-    given = {"coordinator_address": coordinator, "num_processes": size, "process_id": rank}
-    if coordinator is not None:
-        given["cluster_detection_method"] = "deactivate"
     try:
         jax.distributed.initialize(
-            **given, initialization_timeout=int(wait), heartbeat_timeout_seconds=HEARTBEAT_SECONDS
+            coordinator_address=coordinator,
+            num_processes=size,
+            process_id=rank,
+            cluster_detection_method=None if coordinator is None else "deactivate",
+            initialization_timeout=int(wait),
+            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
         )
     except ValueError as error:
         raise ValueError(

@@ -13,6 +13,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import equinox as eqx
@@ -24,8 +25,6 @@ from dualgp import __version__, kernels, solvers
 from dualgp._arrays import in_wide
 from dualgp._container import NotReadable, read, write
 from dualgp._translate import translated
-from dualgp.data.encoding import Column, Encoding
-from dualgp.data.smiles import SmilesEncoding
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import base, features, hashes
@@ -34,10 +33,16 @@ from dualgp.posterior import Posterior
 from dualgp.sharding import writes
 from dualgp.solvers import Result, Solution, descent, preconditioners
 from dualgp.solvers.base import Trace
-from dualgp.tablemodel import TableModel
 from dualgp.thompson import ThompsonState
 
 FORMAT, VERSION = "dualgp", 1
+# Classes of the table application, an application of this module, and where they are: imported when a file has one.
+TABLE = {
+    "Column": "dualgp.data.encoding",
+    "Encoding": "dualgp.data.encoding",
+    "SmilesEncoding": "dualgp.data.smiles",
+    "TableModel": "dualgp.tablemodel",
+}
 
 
 def save(value: Any, path: str | os.PathLike) -> None:
@@ -67,18 +72,21 @@ def load(path: str | os.PathLike, *, classes: Sequence[type] = ()) -> Any:
             f"{path} was written by a newer dualgp ({header.get('dualgp')}, file version {version}); this is "
             f"{__version__}, which reads versions up to {VERSION}. Upgrade dualgp to read it."
         )
-    known = {**_package_classes(), **{cls.__name__: cls for cls in classes}}
     try:
-        return _decode(header["content"], arrays, known)
+        return _decode(header["content"], arrays, {cls.__name__: cls for cls in classes})
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise NotReadable(f"{path} does not hold together ({error}). It was changed or damaged.") from None
 
 
+def _package_class(name: str) -> type | None:
+    """The class of the package that a file may contain under this name."""
+    return getattr(import_module(TABLE[name]), name) if name in TABLE else _classes().get(name)
+
+
 @cache
-def _package_classes() -> dict[str, type]:
-    """Every class of the package that a file may contain."""
-    found = [Posterior, PriorPaths, GaussianProcess, Solution, Trace, Result, GPRegressor]
-    found += [TableModel, Encoding, Column, SmilesEncoding, ThompsonState]
+def _classes() -> dict[str, type]:
+    """Those that are not of the table application."""
+    found = [Posterior, PriorPaths, GaussianProcess, Solution, Trace, Result, GPRegressor, ThompsonState]
     for module in (kernels, base, features, hashes, solvers, descent, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
@@ -106,7 +114,7 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     fields = _fields(value)
     if fields is not None:
         name, encoded = type(value).__name__, {name: _encode(field, arrays) for name, field in fields.items()}
-        if type(value) is _package_classes().get(name):
+        if type(value) is _package_class(name):
             return {"class": name, "fields": encoded}
         if not isinstance(value, eqx.Module):
             raise TypeError(f"A {name} cannot be saved.")
@@ -141,7 +149,7 @@ def _fields(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def _decode(content: Any, arrays: dict[str, np.ndarray], known: dict[str, type]) -> Any:
+def _decode(content: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -> Any:
     if not isinstance(content, dict):
         return content
     if "array" in content:
@@ -150,19 +158,19 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], known: dict[str, type])
         return np.array(content["names"], dtype=object)
     for kind in (list, tuple):
         if kind.__name__ in content:
-            return kind(_decode(item, arrays, known) for item in content[kind.__name__])
+            return kind(_decode(item, arrays, own) for item in content[kind.__name__])
     if "dict" in content:
-        return {key: _decode(item, arrays, known) for key, item in content["dict"].items()}
+        return {key: _decode(item, arrays, own) for key, item in content["dict"].items()}
     name = content["class"]
-    if name not in known or (content.get("is_own") and known[name] is _package_classes().get(name)):
+    cls = own.get(name) if name in own or content.get("is_own") else _package_class(name)
+    if cls is None:
         raise NotReadable(
             f"The file contains a {name}, which is not part of dualgp. "
             f"If it is a class of yours, pass it: load(path, classes=[{name}])."
         )
-    cls = known[name]
     if cls is Result:
         return Result(content["value"])
-    fields = {name: _decode(field, arrays, known) for name, field in content["fields"].items()}
+    fields = {name: _decode(field, arrays, own) for name, field in content["fields"].items()}
     if cls is GPRegressor:
         return _as_regressor(fields)
     if cls is Solution:

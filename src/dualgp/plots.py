@@ -50,8 +50,10 @@ def convergence(posterior: Any, *, against: str = "passes", axes: Axes | None = 
     axes.set(ylabel="relative residual", title="Convergence")
     residual = float(solution.residual_upper[0])
     if residual > 0:
-        factor = view.y_scale * view.posterior.error_bound() / residual
-        right = axes.secondary_yaxis("right", functions=(lambda r: factor * r, lambda bound: bound / factor))
+        factor = view.y_scale * float(view.posterior.error_bound()) / residual
+        right = axes.secondary_yaxis(
+            "right", functions=(lambda r: factor * np.asarray(r), lambda bound: np.asarray(bound) / factor)
+        )
         right.set_ylabel("proven bound on |mean - exact|")
     axes.legend(frameon=False)
     return axes
@@ -62,8 +64,8 @@ def predicted_against_observed(y: Any, mean: Any, std: Any, *, axes: Axes | None
     y, mean, std = _predictions(y, mean, std)
     axes = _axes(axes)
     some = np.random.default_rng(0).permutation(len(y))[:MOST_POINTS]
-    style = {"color": BLUE, "alpha": 0.15, "lw": 0.8, "rasterized": True}
-    axes.vlines(y[some], (mean - NINETY * std)[some], (mean + NINETY * std)[some], **style)
+    low, high = (mean - NINETY * std)[some], (mean + NINETY * std)[some]
+    axes.vlines(y[some], low, high, color=BLUE, alpha=0.15, lw=0.8, rasterized=True)
     axes.plot(y[some], mean[some], ".", color=DARK, ms=3, alpha=0.6, rasterized=True)
     ends = [min(y[some].min(), mean[some].min()), max(y[some].max(), mean[some].max())]
     axes.plot(ends, ends, color=RED, lw=1)

@@ -19,6 +19,7 @@ from torch import Size, Tensor
 from dualgp._arrays import wide
 from dualgp.botorch.kernels import kernel_block
 from dualgp.botorch.paths import POINT_BLOCK, StreamedPaths, in_blocks, prior_values, recomputed, update_values
+from dualgp.kernels.features import Features
 from dualgp.posterior import NO_SAMPLES, Posterior
 
 JITTER = 1e-8  # of k(x, x), on the diagonal of covariances: near points in a batch would make them singular
@@ -120,7 +121,7 @@ class DualGPModel(Model):
 
     def _sampled(self, x: Float[Tensor, "b q d"]) -> tuple[Float[Tensor, "b q"], Float[Tensor, "b q q"]]:
         """The mean, and the average of products of sample deviations phi(x) @ w - k(x, X) @ weights."""
-        s = self.feature_weights.shape[1]
+        features, s = prior_features(self.fitted), self.feature_weights.shape[1]
         if x.shape[1] > s:
             raise ValueError(
                 f"The joint posterior at {x.shape[1]} points takes more than the {s} functions that there are. "
@@ -129,7 +130,7 @@ class DualGPModel(Model):
 
         def block(x: Tensor) -> Tensor:
             update = update_values(self.kernel, self.data, self.weights, x)
-            deviations = prior_values(self.fitted.prior.features, self.feature_weights, x) - update[:, 1:]
+            deviations = prior_values(features, self.feature_weights, x) - update[:, 1:]
             return torch.cat([self.mean + update[:, :1], deviations], dim=1)
 
         values = in_blocks(block, x.flatten(0, 1)).unflatten(0, x.shape[:2])
@@ -166,9 +167,16 @@ def _draw_matheron_paths(
         model.weights[:, :1] - model.weights[:, 1 + chosen],
         sample_shape,
         mean=model.mean,
-        features=model.fitted.prior.features,
+        features=prior_features(model.fitted),
         feature_weights=model.feature_weights[:, chosen],
     )
+
+
+def prior_features(fitted: Posterior) -> Features:
+    """The random features of the prior functions; a posterior without samples has none."""
+    if fitted.prior is None:
+        raise ValueError(NO_SAMPLES)
+    return fitted.prior.features
 
 
 def shared(array: Any) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -22,6 +22,9 @@ from dualgp.cli.group import (
     table_argument,
 )
 from dualgp.cli.together import fit_together
+
+if TYPE_CHECKING:
+    from dualgp.data.encoding import Missing
 
 
 @main.command()
@@ -77,9 +80,9 @@ def fit(
     radius: int,
     fingerprint_size: int,
     bits: bool,
-    invalid: str,
+    invalid: Literal["raise", "drop"],
     drop: tuple[str, ...],
-    missing: str,
+    missing: Missing,
     hold_out: float,
     max_seconds: float | None,
     samples: int,
@@ -111,7 +114,7 @@ def fit(
         srun dualgp fit big.npy --target 8 -o big.dgp --distributed
         dualgp fit big.npy --target 8 -o big.dgp --distributed --coordinator 10.0.0.1:1234 --rank 0 --size 2
     """
-    settings = {"n_samples": samples, "tol": tol, "max_seconds": max_seconds, "random_state": seed}
+    settings: dict[str, Any] = {"n_samples": samples, "tol": tol, "max_seconds": max_seconds, "random_state": seed}
     check_output(output, table)
     if smiles is None and (radius, fingerprint_size, bits, invalid) != (1, 1024, False, "raise"):
         raise ValueError("--radius, --fingerprint-size, --bits and --invalid are for --smiles.")
@@ -138,8 +141,9 @@ def fit(
     if smiles is None:
         encoding = make_encoding(data, target, drop, missing)
     else:
-        fingerprint = {"radius": radius, "size": fingerprint_size, "counts": not bits, "invalid": invalid}
-        encoding = make_smiles_encoding(data, smiles, target, **fingerprint)
+        encoding = make_smiles_encoding(
+            data, smiles, target, radius=radius, size=fingerprint_size, counts=not bits, invalid=invalid
+        )
     data, aside = _split(data, hold_out, seed)
     checkpoint, verbose = str(_pieces(output)[0]), int(not quiet)
     try:

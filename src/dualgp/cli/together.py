@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,7 +13,13 @@ from dualgp.cli.group import exit_code, plain_errors, say_written
 
 
 def fit_together(
-    table: Path, target: str, output: Path, drop: tuple[str, ...], settings: dict, quiet: bool, where: tuple
+    table: Path,
+    target: str,
+    output: Path,
+    drop: tuple[str, ...],
+    settings: dict[str, Any],
+    quiet: bool,
+    where: tuple[str | None, int | None, int | None],
 ) -> None:
     """Wait for the other processes at `where` (coordinator, rank, size), and fit with them."""
     from dualgp import distributed
@@ -27,7 +34,7 @@ def fit_together(
 
 
 def _fit_as_one_of_many(
-    table: Path, target: str, output: Path, drop: tuple[str, ...], settings: dict, quiet: bool
+    table: Path, target: str, output: Path, drop: tuple[str, ...], settings: dict[str, Any], quiet: bool
 ) -> int:
     from dualgp.io import save
     from dualgp.sharding import writes

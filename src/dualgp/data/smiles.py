@@ -49,9 +49,8 @@ class SmilesEncoding:
 
     def x(self, table: pyarrow.Table, scales: np.ndarray | None = None) -> np.ndarray:
         """Fingerprints; rows of NaN for SMILES that cannot be read, where they are allowed."""
-        settings = {"radius": self.radius, "size": self.size, "counts": self.counts}
         strings = text_of(table, self.smiles)
-        x, valid = fingerprints(strings, **settings, invalid="nan")
+        x, valid = fingerprints(strings, radius=self.radius, size=self.size, counts=self.counts, invalid="nan")
         if self.invalid == "raise":
             self.require(strings, valid)
         return x
@@ -84,7 +83,16 @@ def parsed(strings: list[str]) -> np.ndarray:
     return fingerprints(strings, size=1, invalid="nan")[1]
 
 
-def make_smiles_encoding(table: pyarrow.Table, smiles: str, target: str, **settings: object) -> SmilesEncoding:
+def make_smiles_encoding(
+    table: pyarrow.Table,
+    smiles: str,
+    target: str,
+    *,
+    radius: int = 1,
+    size: int = 1024,
+    counts: bool = True,
+    invalid: Literal["raise", "drop"] = "raise",
+) -> SmilesEncoding:
     """The encoding, with a note about columns that are not used.
 
     SMILES that cannot be read are refused here, by their rows in the whole table, unless `invalid` is "drop".
@@ -93,7 +101,7 @@ def make_smiles_encoding(table: pyarrow.Table, smiles: str, target: str, **setti
     numbers_of(table, target)
     others = [name for name in table.column_names if name not in (smiles, target)]
     note = f"Column(s) {', '.join(map(repr, others))} were left out: only the molecules are used." if others else ""
-    encoding = SmilesEncoding(smiles, target, notes=(note,) if note else (), **settings)
+    encoding = SmilesEncoding(smiles, target, radius, size, counts, invalid, notes=(note,) if note else ())
     if encoding.invalid == "raise":
         encoding.require(strings, parsed(strings))
     return encoding

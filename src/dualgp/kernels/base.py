@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from dualgp._arrays import as_parameter, is_traced, on_device
 from dualgp._checks import check_points, check_positive
 from dualgp._random import subkeys
-from dualgp._types import AnyArray, Points, RandomKey
+from dualgp._types import AnyArray, Parameter, Points, RandomKey
 from dualgp.kernels.features import Features
 
 
@@ -174,7 +174,7 @@ class Product(Pair):
 class Scale(Kernel):
     """(c * k)(x, x') = c * k(x, x') for a positive number c."""
 
-    scale: AnyArray = eqx.field(converter=as_parameter)
+    scale: Parameter = eqx.field(converter=as_parameter)
     kernel: Kernel
 
     def __check_init__(self) -> None:

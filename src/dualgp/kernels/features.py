@@ -12,6 +12,7 @@ share of frequencies each, and weights to match, bring that below 1 %.
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -21,7 +22,7 @@ from jaxtyping import Array, Float, Int
 
 from dualgp._arrays import as_parameter, full_precision
 from dualgp._random import generator
-from dualgp._types import AnyArray, Points, RandomKey
+from dualgp._types import AnyArray, Parameter, Points, RandomKey
 
 NUM_STRATA = 16
 
@@ -64,8 +65,17 @@ class Term(Features):
     Weights sum to 1, and the components' squares of a wave to 1, so that phi(x) . phi(x) is the variance.
     """
 
-    weights: eqx.AbstractVar[Float[AnyArray, " waves"]]
-    variance: eqx.AbstractVar[AnyArray]
+    if TYPE_CHECKING:  # a field or a property; for type checkers an abstract field can only become a field
+
+        @property
+        def weights(self) -> Float[AnyArray, " waves"]: ...
+
+        @property
+        def variance(self) -> AnyArray: ...
+
+    else:
+        weights: eqx.AbstractVar[Float[AnyArray, " waves"]]
+        variance: eqx.AbstractVar[AnyArray]
 
     @property
     @abstractmethod
@@ -75,6 +85,10 @@ class Term(Features):
     @abstractmethod
     def waves(self, x: Points) -> Float[Array, "m components waves"]:
         """The waves at these points."""
+
+    @abstractmethod
+    def scaled(self, scale: AnyArray) -> "Term":
+        """The features of scale * k."""
 
     @abstractmethod
     def chosen(self, index: Int[AnyArray, " some"], weights: Float[AnyArray, " some"]) -> "Term":
@@ -109,7 +123,7 @@ class FourierFeatures(Term):
 
     omega: Float[AnyArray, "half d"]
     weights: Float[AnyArray, " half"]
-    variance: AnyArray = eqx.field(converter=as_parameter)
+    variance: Parameter = eqx.field(converter=as_parameter)
 
     @property
     def components(self) -> int:
@@ -145,12 +159,12 @@ class PairedFeatures(Term):
         self.left, self.right = (_first(term, num) for term in (left, right))
 
     @property
-    def weights(self) -> Float[AnyArray, " waves"]:  # type: ignore[override]
+    def weights(self) -> Float[AnyArray, " waves"]:
         weights = self.left.weights * self.right.weights
         return weights / weights.sum()
 
     @property
-    def variance(self) -> AnyArray:  # type: ignore[override]
+    def variance(self) -> AnyArray:
         return as_parameter(self.left.variance * self.right.variance)
 
     @property
@@ -176,11 +190,11 @@ class ColumnFeatures(Term):
     stop: int | None = eqx.field(static=True)
 
     @property
-    def weights(self) -> Float[AnyArray, " waves"]:  # type: ignore[override]
+    def weights(self) -> Float[AnyArray, " waves"]:
         return self.inner.weights
 
     @property
-    def variance(self) -> AnyArray:  # type: ignore[override]
+    def variance(self) -> AnyArray:
         return self.inner.variance
 
     @property

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int, UInt8
 
 from dualgp._arrays import as_parameter
 from dualgp._random import generator
-from dualgp._types import AnyArray, Points, RandomKey
+from dualgp._types import AnyArray, Parameter, Points, RandomKey
 from dualgp.kernels.counts import TOGETHER, as_counts, as_lists
 from dualgp.kernels.features import Term
 
@@ -37,7 +37,7 @@ class HashFeatures(Term):
     log_c: Float[AnyArray, "d num"]
     beta: Float[AnyArray, "d num"]
     weights: Float[AnyArray, " num"]
-    variance: AnyArray = eqx.field(converter=as_parameter)
+    variance: Parameter = eqx.field(converter=as_parameter)
 
     @property
     def components(self) -> int:
@@ -51,8 +51,8 @@ class HashFeatures(Term):
         return HashFeatures(self.r, self.log_c, self.beta, self.weights, scale * self.variance)
 
     def chosen(self, index: Int[AnyArray, " some"], weights: Float[AnyArray, " some"]) -> HashFeatures:
-        tables = (jnp.asarray(table)[:, index] for table in (self.r, self.log_c, self.beta))
-        return HashFeatures(*tables, weights, self.variance)
+        r, log_c, beta = (jnp.asarray(table)[:, index] for table in (self.r, self.log_c, self.beta))
+        return HashFeatures(r, log_c, beta, weights, self.variance)
 
 
 def draw_hashes(key: RandomKey, num: int, d: int, variance: AnyArray) -> HashFeatures:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from dualgp._arrays import as_floats, as_parameter, is_traced
 from dualgp._checks import check_positive
-from dualgp._types import AnyArray, Points, RandomKey
+from dualgp._types import AnyArray, Parameter, Points, RandomKey
 from dualgp.kernels.base import Kernel
 from dualgp.kernels.distances import distances_from, safe_sqrt
 from dualgp.kernels.features import Features, FourierFeatures, draw_frequencies
@@ -30,8 +30,8 @@ class Stationary(Kernel):
     An infinite lengthscale means that the input does not matter.
     """
 
-    lengthscale: AnyArray = eqx.field(default=1.0, converter=as_parameter)
-    variance: AnyArray = eqx.field(default=1.0, converter=as_parameter)
+    lengthscale: Parameter = eqx.field(default=1.0, converter=as_parameter)
+    variance: Parameter = eqx.field(default=1.0, converter=as_parameter)
 
     def __check_init__(self) -> None:
         name = type(self).__name__

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dualgp._arrays import as_parameter, is_traced
 from dualgp._checks import check_counts, check_positive
-from dualgp._types import AnyArray, Points, RandomKey
+from dualgp._types import AnyArray, Parameter, Points, RandomKey
 from dualgp.kernels.base import Kernel
 from dualgp.kernels.counts import LARGEST_COUNT, LARGEST_SUM, as_counts, minima_of_pairs, row_sums, sums_of_minima
 from dualgp.kernels.features import Features
@@ -30,7 +30,7 @@ class Tanimoto(Kernel):
     There is no derivative in the inputs.
     """
 
-    variance: AnyArray = eqx.field(default=1.0, converter=as_parameter)
+    variance: Parameter = eqx.field(default=1.0, converter=as_parameter)
 
     def __check_init__(self) -> None:
         check_positive(self.variance, "Tanimoto's variance")
