@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from record import load
 
-from dualgp.operators.sharded import COPIED_BYTES
+from dualgp.operators.policy import REPLICATED_BYTES
 from dualgp.solvers.block_descent import LARGEST_BLOCK
 
 D, M, PASSES = 10, 65, 5
@@ -44,7 +44,7 @@ NETWORKS = {"10 Gb/s": 1.25e9, "100 Gb/s": 12.5e9, "NVLink": 2e11}
 
 def step_bytes(n: float, block: int, m: int, d: int) -> int:
     """What the all-reduces of a step add up, on each device."""
-    return 4 * block * (m if 4 * n * d <= COPIED_BYTES else m + 2 * d)
+    return 4 * block * (m if 4 * n * d <= REPLICATED_BYTES else m + 2 * d)
 
 
 def step_seconds(n: float, block: int, m: int, d: int, devices: int, device: Device, network: float) -> dict:

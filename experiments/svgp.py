@@ -17,8 +17,9 @@ from sklearn.cluster import MiniBatchKMeans
 import dualgp as dg
 from dualgp._arrays import wide
 from dualgp._random import independent_normals
-from dualgp.operators.evaluation import CrossProduct, evaluate
-from dualgp.paths import SamplePaths, prior_paths
+from dualgp.operators.cross import CrossProduct, evaluate
+from dualgp.operators.layout import Local
+from dualgp.posterior.paths import SamplePaths, prior_paths
 
 JITTER = 1e-6  # of the kernel's variance
 
@@ -53,7 +54,8 @@ def sample_paths(
     spread = solve_triangular(found.factor.T, independent_normals(noise_key, num_points, num), lower=False)
     weights = found.weights[:, None] + spread - cho_solve((found.root, True), draws)
     with wide():
-        update = CrossProduct(model.kernel, *(jnp.asarray(array, jnp.float64) for array in (found.points, weights)))
+        points, weights = (jnp.asarray(array, jnp.float64) for array in (found.points, weights))
+        update = CrossProduct(model.kernel, points, weights, Local(num_points))
     return SamplePaths(model.mean, prior, update)
 
 

@@ -23,8 +23,8 @@ BLOCKS = {"solver": "BlockDescent", "settings": {"block_size": 100, "tol": 1e-3}
 CASES = {
     "blocks": {**BLOCKS, "dtype": "float32"},
     "double": {**BLOCKS, "dtype": "float64"},
-    "spread": {**BLOCKS, "dtype": "float64", "copied_bytes": 0},
-    "part": {**BLOCKS, "dtype": "float64", "max_passes": 0.5, "many_rows": N - 1},
+    "spread": {**BLOCKS, "dtype": "float64", "replicated_bytes": 0},
+    "part": {**BLOCKS, "dtype": "float64", "max_passes": 0.5, "subset_from": N - 1},
     "kept": {
         "solver": "SDD",
         "settings": {"num_steps": 200, "batch_size": 64, "step_size": 5.0},
@@ -122,12 +122,11 @@ def test_a_step_sends_the_sums_of_its_rows_and_nothing_else():
     code = """
 import re, jax, numpy as np, dualgp as dg
 from dualgp._arrays import wide
-from dualgp.operators.sharded import ShardedOperator
-from dualgp.solvers.loop import _advance
+from dualgp.solvers.iterate import _advance
 with wide():
-    operator = ShardedOperator(dg.RBF(), np.random.rand(301, 2).astype(np.float32), 0.1, mesh="all", memory=0)
-    b = operator.place(np.ones((301, 5), np.float32))
-    solver = dg.BlockDescent(block_size=30).prepared(operator, b, None)[0]
+    operator = dg.KernelOperator(dg.RBF(), np.random.rand(301, 2).astype(np.float32), 0.1, mesh="all", memory=0)
+    b = operator.layout.place(np.ones((301, 5)), np.float32)
+    solver = dg.BlockDescent(block_size=30).prepare(operator, b, None)[0]
     arguments = solver, operator, b, solver.init(operator, b, b), jax.random.key(0), np.int32(0), np.int32(1)
     text = _advance.lower(*arguments).compile().compiled.as_text()
 print(re.findall(r"= (\\S+?)\\{\\S* (?:all-|collective-|reduce-scatter)", text))
@@ -139,7 +138,7 @@ print(re.findall(r"= (\\S+?)\\{\\S* (?:all-|collective-|reduce-scatter)", text))
 
 def test_what_two_processes_save_is_one_file_for_anyone(by_two, folder):
     posterior = dg.load(folder / "double.dgp")
-    assert posterior.n == N and posterior.layout is None
+    assert posterior.n == N and posterior.layout.mesh is None
     np.testing.assert_allclose(posterior.mean(np.load(folder / "x_new.npy")), by_two["double.mean"], rtol=1e-10)
 
 

@@ -28,14 +28,15 @@ from dualgp._translate import translated
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import base, features, hashes
-from dualgp.paths import PriorPaths
-from dualgp.posterior import Posterior
-from dualgp.sharding import writes
+from dualgp.operators.cross import CrossProduct
+from dualgp.operators.layout import Local, writes
+from dualgp.posterior import ExactPosterior, LeftOut, Posterior, SampledPosterior
+from dualgp.posterior.prior import PriorPaths
 from dualgp.solvers import Result, Solution, descent, preconditioners
 from dualgp.solvers.base import Trace
 from dualgp.thompson import ThompsonState
 
-FORMAT, VERSION = "dualgp", 1
+FORMAT, VERSION = "dualgp", 2
 # Classes of the table application, an application of this module, and where they are: imported when a file has one.
 TABLE = {
     "Column": "dualgp.data.encoding",
@@ -86,7 +87,8 @@ def _package_class(name: str) -> type | None:
 @cache
 def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
-    found = [Posterior, PriorPaths, GaussianProcess, Solution, Trace, Result, GPRegressor, ThompsonState]
+    found = [ExactPosterior, SampledPosterior, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace, Result]
+    found += [GPRegressor, ThompsonState]
     for module in (kernels, base, features, hashes, solvers, descent, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
@@ -110,7 +112,7 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, Posterior):
         value = value.gathered()
     if isinstance(value, Solution):
-        value = dataclasses.replace(value, state=None, factor=_packed(value.factor))
+        value = dataclasses.replace(value, state=None, residuals=None, factor=_packed(value.factor))
     fields = _fields(value)
     if fields is not None:
         name, encoded = type(value).__name__, {name: _encode(field, arrays) for name, field in fields.items()}
@@ -161,6 +163,8 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -
             return kind(_decode(item, arrays, own) for item in content[kind.__name__])
     if "dict" in content:
         return {key: _decode(item, arrays, own) for key, item in content["dict"].items()}
+    if content["class"] == "Posterior":
+        content = _as_version_2(content["fields"])
     name = content["class"]
     cls = own.get(name) if name in own or content.get("is_own") else _package_class(name)
     if cls is None:
@@ -175,9 +179,22 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -
         return _as_regressor(fields)
     if cls is Solution:
         fields["factor"] = _unpacked(fields["factor"])
-    if cls is Posterior:  # on the device once, not at every prediction
-        fields.update({name: jnp.asarray(fields[name]) for name in ("x", "targets", "weights")})
+    if cls is CrossProduct:  # on the device once, not at every prediction
+        x, weights = (jnp.asarray(fields[name]) for name in ("x", "weights"))
+        return CrossProduct(fields["kernel"], x, weights, Local(len(x)))
+    if issubclass(cls, Posterior):
+        fields["targets"] = jnp.asarray(fields["targets"])
+        fields["left_out"] = None if fields["left_out"] is None else LeftOut(*fields["left_out"])
     return cls(**fields)
+
+
+def _as_version_2(fields: dict[str, Any]) -> dict[str, Any]:
+    """A posterior as files of version 1 have it: its inputs and weights without the product that they belong to."""
+    kept = {name: fields[name] for name in ("model", "targets", "prior", "solution")}
+    far = {"kernel": fields["model"]["fields"]["kernel"], "x": fields["x"], "weights": fields["weights"]}
+    is_exact = fields["solution"]["fields"]["factor"] is not None
+    fields = kept | {"far": {"class": "CrossProduct", "fields": far}, "left_out": None}
+    return {"class": "ExactPosterior" if is_exact else "SampledPosterior", "fields": fields}
 
 
 def _as_regressor(fields: dict[str, Any]) -> GPRegressor:

@@ -25,7 +25,8 @@ from dualgp._checks import as_float_array, check_count, check_finite, check_key,
 from dualgp._random import generator
 from dualgp._types import RandomKey
 from dualgp.kernels import Kernel
-from dualgp.paths import SamplePaths
+from dualgp.operators.layout import Local
+from dualgp.posterior import SamplePaths
 
 CLIMB_AT_ONCE = 1024  # points that climb together
 MOST_GOOD_POINTS = 16_384  # data among which good ones are looked for, where none are given
@@ -113,8 +114,8 @@ def climb_all(
     """What `maximise` finds, with each function's other climbs too, best first."""
     if not isinstance(paths, SamplePaths):
         raise TypeError(f"maximise takes posterior functions such as post.samples, got {type(paths).__name__}.")
-    if paths.update.layout is not None:
-        raise ValueError("These functions are spread over devices. Maximise post.gathered().samples instead.")
+    if not isinstance(paths.update.layout, Local):
+        raise ValueError("These functions are sharded over devices. Maximise post.gathered().samples instead.")
     search, report = search or Search(), progress or (lambda words: None)
     box = check_bounds(bounds, paths.update.x.shape[1])
     rng = generator(check_key(key, "Maximising"))

@@ -29,7 +29,7 @@ def convergence(posterior: Any, *, against: str = "passes", axes: Axes | None = 
     """The residual against passes over the kernel matrix, or against "seconds"; with the certificate on the right.
 
     The line is the estimate that steps give for free (of the mean and the worst sample), the dot the check on fresh
-    rows at the end with its 95 % limit. On the right: the bound on `|mean - exact mean|` that a residual proves.
+    rows at the end with its 95 % limit. On the right: the bound on `|mean - exact mean|` that follows from a residual.
     """
     if against not in ("passes", "seconds"):
         raise ValueError(f"against must be 'passes' or 'seconds', got {against!r}.")
@@ -54,7 +54,7 @@ def convergence(posterior: Any, *, against: str = "passes", axes: Axes | None = 
         right = axes.secondary_yaxis(
             "right", functions=(lambda r: factor * np.asarray(r), lambda bound: np.asarray(bound) / factor)
         )
-        right.set_ylabel("proven bound on |mean - exact|")
+        right.set_ylabel("bound on |mean - exact|")
     axes.legend(frameon=False)
     return axes
 

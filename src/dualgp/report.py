@@ -69,7 +69,7 @@ def _accuracy(model: TableModel, held_out: Any) -> list[str]:
         held_out = held_out.filter(complete_rows(held_out, model.encoding))
         mean, std = regressor.predict(model.x(held_out), return_std=True)
         y, what = model.encoding.y(held_out), f"{held_out.num_rows:,} held-out rows"
-    elif posterior.solution.factor is None and posterior.num_samples <= 2:
+    elif not posterior.is_exact and posterior.num_samples <= 2:
         return [_note("Without posterior functions there are no error bars to check. Pass held-out data.")]
     else:
         mean, std = posterior.leave_one_out()
@@ -123,7 +123,7 @@ def _inputs(model: TableModel) -> list[str]:
         ]
     if not model.regressor.kernel_.is_stationary:
         return parts  # fingerprints: a column by itself means nothing
-    if model.regressor.posterior_.prior is None and model.regressor.posterior_.solution.factor is None:
+    if not model.regressor.posterior_.has_std:
         return parts  # no error bars to draw
 
     def slice_of(dimension: int) -> str:
@@ -156,8 +156,8 @@ def _solution(model: TableModel) -> list[str]:
         parts.append(
             _note(
                 "The residual says how far the equations are from holding, relative to the data. Stopped early, "
-                "predictions are less sharp and their error bars wider, not narrower. The scale on the right is what "
-                "is proven; the error is usually much smaller."
+                "predictions are less sharp and their error bars wider, not narrower. The scale on the right is a "
+                "bound on the error; the error itself is usually much smaller."
             )
         )
     return parts

@@ -20,7 +20,8 @@ from dualgp._arrays import wide
 from dualgp.botorch.kernels import kernel_block
 from dualgp.botorch.paths import POINT_BLOCK, StreamedPaths, in_blocks, prior_values, recomputed, update_values
 from dualgp.kernels.features import Features
-from dualgp.posterior import NO_SAMPLES, Posterior
+from dualgp.posterior import Posterior
+from dualgp.posterior.sampled import NO_SAMPLES
 
 JITTER = 1e-8  # of k(x, x), on the diagonal of covariances: near points in a batch would make them singular
 
@@ -46,7 +47,7 @@ class DualGPModel(Model):
             raise TypeError(
                 f"DualGPModel takes a posterior such as GaussianProcess.condition's, got {type(fitted).__name__}."
             )
-        if fitted.prior is None and fitted.solution.factor is None:
+        if not fitted.has_std:
             raise ValueError(NO_SAMPLES)
         self.fitted = fitted
         self.kernel, self.mean, self.noise = fitted.model.kernel, float(fitted.model.mean), float(fitted.model.noise)

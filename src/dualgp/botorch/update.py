@@ -26,10 +26,9 @@ from torch import Size, Tensor
 from dualgp._translate import MATERN, rescaled
 from dualgp.botorch.model import shared, torch_key
 from dualgp.botorch.paths import StreamedPaths
-from dualgp.gp import DOUBLE_UP_TO
 from dualgp.kernels import RBF, Kernel
-from dualgp.operators import KernelOperator
-from dualgp.paths import prior_paths
+from dualgp.operators import KernelOperator, policy
+from dualgp.posterior.prior import prior_paths
 from dualgp.solvers import Result, Solver, solve
 
 
@@ -83,8 +82,8 @@ def dual_update(
     with torch.no_grad():
         errors = targets - sample_values - math.sqrt(noise) * torch.randn_like(sample_values)
         b = errors.reshape(-1, points.shape[0]).T.cpu().numpy()
-    dtype = np.float64 if points.dtype == torch.float64 and points.shape[0] <= DOUBLE_UP_TO else np.float32
-    operator = KernelOperator(kernel, points.detach().cpu().numpy(), noise, memory=memory, dtype=dtype)
+    x = points.detach().cpu().numpy()
+    operator = KernelOperator(kernel, x, noise, memory=memory, dtype=policy.choose_precision(x, len(x)))
     solution = solve(operator, b, solver, key=torch_key())
     if solution.result is Result.DIVERGED:
         warnings.warn(solution.message, RuntimeWarning, stacklevel=2)
