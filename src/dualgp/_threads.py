@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from threadpoolctl import threadpool_limits
 
 FEW_CORES = 4
+SMALL = 2048  # rows: learning exactly from 1,200 takes 1.8 s on one thread and 2.4 on two (2 cores)
 
 
 def one_blas_thread_on_few_cores() -> AbstractContextManager:
@@ -15,6 +16,15 @@ def one_blas_thread_on_few_cores() -> AbstractContextManager:
     follow. On 2 cores a step of block descent (1,622 rows of 41,157) takes 149 ms with one thread and 232 with two.
     """
     return threadpool_limits(limits=1 if num_cores() <= FEW_CORES else None, user_api="blas")
+
+
+def one_blas_thread(rows: int) -> AbstractContextManager:
+    """Factorisations of so many rows, one after the other, on one thread if they are small.
+
+    Beside other busy programs a small factorisation waits for OpenBLAS's other threads to be scheduled. `Neighbours` on
+    3,000 rows takes 3 s on one thread and 6 on two; beside four busy programs 12 and 271 (benchmarks/load.py).
+    """
+    return threadpool_limits(limits=1 if rows <= SMALL else None, user_api="blas")
 
 
 def num_cores() -> int:

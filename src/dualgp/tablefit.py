@@ -19,7 +19,7 @@ from dualgp.data.shares import RowFile, open_rows
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
 from dualgp.learning import Neighbours, learn
-from dualgp.learning.learn import EXACT_UP_TO
+from dualgp.operators import policy
 from dualgp.sharding import Layout, as_mesh, checksum
 from dualgp.solvers import Auto, Result
 from dualgp.tablemodel import TableModel
@@ -124,7 +124,7 @@ def _learned(
         file = Checkpoint(path, (layout.n, names, sums, key))
         if (saved := file.load(start)) is not None:
             return saved[0], saved[1]["message"]
-    method = Neighbours() if layout.n > EXACT_UP_TO else "auto"
+    method = Neighbours() if layout.n > policy.LEARN_EXACTLY_UP_TO else "auto"
     learned = learn(start, *_sample(x, y, layout, key), key=key, method=method)
     model = multihost_utils.broadcast_one_to_all(learned.model) if jax.process_count() > 1 else learned.model
     model = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model)

@@ -28,8 +28,8 @@ from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Matern52
 from dualgp.learning import Exact, Neighbours, learn
-from dualgp.learning.learn import EXACT_UP_TO
 from dualgp.maxima import Search, check_bounds, climb_all, spread_of
+from dualgp.operators import policy
 from dualgp.posterior import Posterior
 from dualgp.solvers import Solver
 
@@ -203,7 +203,7 @@ class ThompsonSampler:
         report(f"learning from {len(state.y):,} results")
         y = self._sign * state.y
         model = state.model or _first_model(state.bounds, y)
-        method = Exact() if len(y) <= EXACT_UP_TO else Neighbours()
+        method = Exact() if len(y) <= policy.LEARN_EXACTLY_UP_TO else Neighbours()
         model = learn(model, state.x, y, key=subkey(key, 1), method=method).model
         return replace(state, model=model, learned_at=len(y), posterior=None)
 

@@ -7,8 +7,8 @@ import dualgp as dg
 from dualgp._arrays import wide
 from dualgp.kernels.counts import as_lists, sums_of_minima
 from dualgp.learning import DEFAULT_PRIORS
-from dualgp.learning.neighbours import first_of_each
 from dualgp.learning.problem import make_problem
+from dualgp.learning.vecchia import first_of_each
 
 KEY = jax.random.key(0)
 
@@ -178,7 +178,7 @@ def test_the_prior_of_a_lengthscale_is_about_the_columns_that_its_kernel_sees():
     x, y = scores(60)
     mixed = np.column_stack([x, 1e3 * np.random.default_rng(0).normal(size=60)])
     model = dg.GaussianProcess(dg.On(dg.Tanimoto(), 0, 40) * dg.On(dg.RBF(), 40), 0.1)
-    problem = make_problem(model, mixed, y, DEFAULT_PRIORS, (), None, lambda step: None)
+    problem = make_problem(model, mixed, y, DEFAULT_PRIORS)
     place = problem.parameters.names.index("kernel.right.kernel.lengthscale")
     expected = np.log(DEFAULT_PRIORS["lengthscale"].median * mixed[:, 40].std())
     assert problem.penalty.centre[place] == pytest.approx(expected)

@@ -1,5 +1,6 @@
 """Learned models are at least as probable as those of another library, at every size."""
 
+import time
 import warnings
 
 import jax
@@ -11,13 +12,14 @@ from sklearn import gaussian_process
 import dualgp as dg
 from cases import KERNELS, SEEDS, data, inputs
 from dualgp.data import prior_draw
-from dualgp.learning import Exact, FullData, Neighbours, Subset, full
-from dualgp.learning.full import pathwise_gradient
+from dualgp.gp import GaussianProcess
+from dualgp.learning import DEFAULT_PRIORS, Exact, FullData, Neighbours, Subset, full, pathwise, vecchia
 from dualgp.learning.likelihood import as_group, likelihood_and_gradient
-from dualgp.learning.neighbours import _likelihood as terms_likelihood
-from dualgp.learning.neighbours import find_terms
 from dualgp.learning.parameters import Parameters
-from dualgp.learning.problem import make_problem
+from dualgp.learning.pathwise import pathwise_gradient
+from dualgp.learning.problem import LastSolve, make_problem
+from dualgp.learning.vecchia import find_terms
+from dualgp.solvers.stopping import Deadline
 
 KEY = jax.random.key(0)
 QUICK = Neighbours(num_terms=512, num_neighbours=12, num_steps=10)
@@ -67,21 +69,22 @@ def test_each_neighbourhood_by_itself_gives_the_geometric_mean():
     assert dg.learning.log_likelihood(model, x, y) > dg.learning.log_likelihood(start, x, y)
 
 
-def test_all_rows_climb_to_the_likelihood_of_the_truth_and_know_how_far_they_came():
+def test_all_rows_climb_to_the_likelihood_of_the_truth_and_know_how_far_they_came(monkeypatch):
+    monkeypatch.setattr(full, "_start_from_neighbours", lambda *_: None)
     true = dg.GaussianProcess(dg.Matern32([0.3, 1.0], 1.0), noise=0.05)
     made = prior_draw(true, 2000, d=2, key=jax.random.key(1))
     start = dg.GaussianProcess(dg.Matern32([1.0, 1.0]), noise=0.3)
     steps = []
-    problem = make_problem(start, made.x, made.y, None, (), None, steps.append)
-    method = FullData(gain=1e-3, num_samples=32)
-    vector, posterior = method.run(problem, problem.parameters.start, KEY, "auto", 8)
+    problem = make_problem(start, made.x, made.y, None, last_solve=LastSolve(num_samples=8), report=steps.append)
+    outcome = FullData(gain=1e-3, num_samples=32).run(problem, KEY)
+    posterior = outcome.posterior
     before, after, best = (
         dg.learning.log_likelihood(model, made.x, made.y) for model in (start, posterior.model, true)
     )
     assert after > best - 5.0
     assert steps[-1].value * 2000 == pytest.approx(after - before, rel=0.1)  # an integral of estimated gradients
     assert posterior.num_samples == 8
-    np.testing.assert_allclose(problem.parameters.model(vector).noise, posterior.model.noise)
+    np.testing.assert_allclose(problem.parameters.model(outcome.vector).noise, posterior.model.noise)
 
 
 def test_beyond_a_few_points_the_posterior_comes_with_the_model():
@@ -100,7 +103,7 @@ def test_the_pathwise_gradient_is_unbiased_within_its_error_bars(seed):
     made = prior_draw(model, 2000, d=3, key=jax.random.key(100 + seed))
     other = dg.GaussianProcess(dg.Matern32([0.7, 0.8, 1.5], 0.9), noise=0.15)
     parameters = Parameters(other)
-    exact = likelihood_and_gradient(parameters, parameters.start, [as_group(made.x, made.y)])[1]
+    exact = likelihood_and_gradient(parameters, parameters.start, as_group(made.x, made.y))[1]
     estimates = []
     for key in jax.random.split(jax.random.key(seed), 8):
         posterior = other.condition(made.x, made.y, num_samples=16, key=key)
@@ -159,12 +162,57 @@ def test_a_copy_of_a_record_is_not_a_second_measurement():
     assert float(start.learn(x, y, key=KEY, method=QUICK).noise) == pytest.approx(0.1, rel=0.3)
 
 
-def test_the_time_limit_is_kept_and_what_was_learned_returned():
-    made = prior_draw(dg.GaussianProcess(dg.Matern32(0.3), noise=0.1), 1600, d=2, key=KEY)
-    start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)
-    learned = dg.learn(start, made.x, made.y, key=KEY, num_samples=2, max_seconds=1e-3)
-    assert len(learned.history) <= 2
-    assert learned.posterior is not None
+SLOW = {
+    "steps": Neighbours(num_terms=20_000, num_steps=10_000, rounds=10),
+    "evaluation": Neighbours(num_terms=1_000_000),  # one takes a minute
+    "groups": Subset(num_groups=1000, size=500, rounds=10),
+    "starts": Exact(num_starts=10_000),
+}
+
+
+def seconds_of(work):
+    began = time.perf_counter()
+    return work(), time.perf_counter() - began
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_the_time_limit_is_used_and_kept_also_within_an_evaluation(name):
+    x, y = data(1000)
+    start = dg.GaussianProcess(dg.Matern32([1.0, 1.0, 1.0]), noise=0.5)
+    work = lambda: dg.learn(start, x, y, key=KEY, method=SLOW[name], max_seconds=3.0)
+    learned, seconds = seconds_of(work)
+    assert 2.9 < seconds < 1.1 * 3.0 + 2.0
+    assert learned.timed_out and not learned.finished and not learned.interrupted
+
+
+def test_neighbours_are_searched_for_until_the_deadline():
+    x, y = np.random.default_rng(0).normal(size=(2, 500_000, 8)).astype(np.float32)
+    start = dg.GaussianProcess(dg.Matern32(np.ones(8)), noise=0.5)
+    work = lambda: dg.learn(start, x, y[:, 0], key=KEY, method=Neighbours(num_terms=50_000), max_seconds=3.0)
+    learned, seconds = seconds_of(work)
+    assert seconds < 1.1 * 3.0 + 2.0
+    assert learned.timed_out and not learned.history
+
+
+def test_the_time_limit_holds_for_learning_and_the_last_solve_together():
+    made = prior_draw(dg.GaussianProcess(dg.Matern32(0.3), noise=0.1), 6000, d=2, key=KEY)
+    start, method = dg.GaussianProcess(dg.Matern32([1.0, 1.0]), noise=0.5), FullData(gain=1e-9, num_steps=1000)
+    settings = {"key": KEY, "num_samples": 2, "method": method}
+    dg.learn(start, made.x, made.y, max_seconds=10.0, **settings)  # compiles
+    learned, seconds = seconds_of(lambda: dg.learn(start, made.x, made.y, max_seconds=4.0, **settings))
+    assert 2.0 < seconds < 1.1 * 4.0 + 2.0
+    assert learned.timed_out and learned.posterior is not None
+    assert learned.history[-1].seconds < 4.0
+
+
+def test_a_deadline_that_is_over_leaves_the_model_as_it_was():
+    x, y = data(300)
+    start, deadline = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5), Deadline(60.0)
+    deadline.began -= 100.0
+    for method in (QUICK, Exact(), Subset(num_groups=2, size=50), FullData()):
+        learned = dg.learn(start, x, y, key=KEY, method=method, num_samples=2, max_seconds=deadline)
+        assert learned.timed_out and not learned.history
+        np.testing.assert_allclose(learned.model.noise, 0.5)
 
 
 def test_a_gradient_that_there_is_no_time_for_is_not_begun(monkeypatch):
@@ -181,14 +229,109 @@ def test_a_gradient_that_there_is_no_time_for_is_not_begun(monkeypatch):
 
 def test_a_gradient_stops_when_its_time_is_over(monkeypatch):
     x, y = data(300)
-    start, rows = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5), []
-    compute = full._kernel_gradient
-    monkeypatch.setattr(full, "TILE", 32)
-    monkeypatch.setattr(full, "_has_time", lambda *_: True)
-    monkeypatch.setattr(full, "_kernel_gradient", lambda *a: rows.append(a) or compute(*a))
-    monkeypatch.setattr(full.Problem, "is_over", lambda self, share=1.0: len(rows) >= 3)
+    start, calls = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5), []
+    compute = pathwise._kernel_gradient
+    monkeypatch.setattr(pathwise, "TILE", 32)
+    monkeypatch.setattr(full, "measure_seconds", lambda *_: 0.0)
+    monkeypatch.setattr(pathwise, "_kernel_gradient", lambda *a: calls.append(a) or compute(*a))
+    monkeypatch.setattr(Deadline, "is_over", lambda self: len(calls) >= 3)
     learned = dg.learn(start, x, y, key=KEY, method=FullData(), num_samples=2, max_seconds=600.0)
-    assert len(rows) == 3 and learned.posterior.solution.result is dg.Result.CONVERGED
+    assert len(calls) == 3 and learned.timed_out
+    assert learned.posterior.solution.result is dg.Result.CONVERGED
+
+
+def test_gradients_have_the_care_of_the_solve(monkeypatch):
+    x, y = data(100, dtype=np.float32)
+    model = dg.GaussianProcess(dg.Matern32([1.0, 1.0, 1.0]), noise=0.5)
+    posterior, asked = model.condition(x, y, num_samples=2, key=KEY), []
+    against = dg.Matern32.against
+    spy = lambda self, x1, x2, careful=False: asked.append(careful) or against(self, x1, x2, careful)
+    monkeypatch.setattr(dg.Matern32, "against", spy)
+    object.__setattr__(posterior, "careful", True)
+    pathwise_gradient(Parameters(model), Parameters(model).start, posterior)
+    assert asked and all(asked)
+
+
+class Killed(Exception):
+    """What a test ends a run by."""
+
+
+@pytest.fixture
+def solves(monkeypatch):
+    """The models that were solved for, and a `None` for each search for neighbours."""
+    found, condition, search = [], GaussianProcess.condition, vecchia.find_terms
+    monkeypatch.setattr(
+        GaussianProcess, "condition", lambda self, *a, **k: found.append(self) or condition(self, *a, **k)
+    )
+    monkeypatch.setattr(vecchia, "find_terms", lambda *a: found.append(None) or search(*a))
+    return found
+
+
+def test_learning_goes_on_from_the_step_where_it_was_killed(tmp_path, solves):
+    x, y = data(400)
+    start, seen = dg.GaussianProcess(dg.Matern32([1.0, 1.0, 1.0]), noise=0.5), []
+    settings = {"key": KEY, "method": FullData(gain=1e-9, num_steps=4), "num_samples": 2}
+    settings["checkpoint"] = tmp_path / "learn"
+
+    def kill(step):
+        seen.append(step)
+        if sum(step.stage == FullData.stage for step in seen) == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        dg.learn(start, x, y, progress=kill, **settings)
+    assert [path.name for path in tmp_path.iterdir()] == ["learn"]
+    solves.clear()
+    learned = dg.learn(start, x, y, **settings)
+    assert None not in solves and len(solves) == 5  # four steps and the last solve; no search for neighbours
+    assert {step.stage for step in learned.history} == {FullData.stage}
+    for before, after in zip(jax.tree.leaves(seen[-1].model), jax.tree.leaves(solves[0]), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert learned.finished and not list(tmp_path.iterdir())
+
+
+def test_what_was_learned_before_the_last_solve_was_killed_is_not_learned_again(tmp_path, solves, monkeypatch):
+    x, y = data(400)
+    start = dg.GaussianProcess(dg.Matern32([1.0, 1.0, 1.0]), noise=0.5)
+    settings = {"key": KEY, "method": FullData(), "num_samples": 2}
+    whole = dg.learn(start, x, y, **settings)
+
+    def kill(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(full, "_solve_last", kill)
+        dg.learn(start, x, y, checkpoint=tmp_path / "learn", **settings)
+    solves.clear()
+    learned = dg.learn(start, x, y, checkpoint=tmp_path / "learn", **settings)
+    assert len(solves) == 1 and not learned.history and "Had been learned before" in learned.message
+    np.testing.assert_array_equal(learned.posterior.samples(x[:5]), whole.posterior.samples(x[:5]))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"priors": {**DEFAULT_PRIORS, "noise": dg.learning.LogNormal(0.05, 2.0 + 1e-12)}},
+        {"method": FullData(gain=1e-9, num_samples=17)},
+        {"fixed": ("mean",)},
+        {"num_samples": 3},
+        {"solver": dg.Auto(tol=1e-3)},
+        {"key": jax.random.key(1)},
+    ],
+)
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path, other):
+    x, y = data(200)
+    start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)
+    settings = {"key": KEY, "method": FullData(gain=1e-9), "num_samples": 2, "checkpoint": tmp_path / "learn"}
+
+    def kill(step):
+        if step.stage == FullData.stage:
+            raise Killed
+
+    with pytest.raises(Killed):
+        dg.learn(start, x, y, progress=kill, **settings)
+    with pytest.raises(ValueError, match=r"belongs to another problem"):
+        dg.learn(start, x, y, **{**settings, **other})
 
 
 @pytest.mark.parametrize("method", [Exact(), FullData()])
@@ -203,6 +346,7 @@ def test_ctrl_c_returns_the_best_so_far(method):
             raise KeyboardInterrupt
 
     learned = dg.learn(start, x, y, key=KEY, method=method, num_samples=2, progress=interrupt)
+    assert learned.interrupted and not learned.finished and not learned.timed_out and learned.posterior is None
     assert dg.learning.log_likelihood(learned.model, x, y) > dg.learning.log_likelihood(start, x, y)
 
 
@@ -257,15 +401,23 @@ def test_the_units_of_y_do_not_matter(method, size):
     assert float(model.noise) == pytest.approx((0.1 * size) ** 2, rel=0.3)
 
 
+def terms_of(model, x, y, num_neighbours):
+    problem = make_problem(model, x, y, None)
+    return find_terms(problem, problem.parameters.start, np.arange(len(y)), 256, num_neighbours, KEY)[0]
+
+
 def test_a_term_is_the_conditional_density_of_its_last_point():
     x, y = data(40)
     model = dg.GaussianProcess(KERNELS["sum"], noise=0.2, mean=0.3)
     parameters = Parameters(model)
-    terms = find_terms(model, x, y, 256, 8, KEY)
-    value, gradient = terms_likelihood(parameters, parameters.start, terms)
-    joint = [as_group(*term) for term in zip(terms[0].x, terms[0].y, strict=True)]
+    terms = terms_of(model, x, y, 8)
+    value, gradient = vecchia.likelihood_and_gradient(parameters, parameters.start, terms)
+    joint = [as_group(*term) for term in zip(terms.x, terms.y, strict=True)]
     before = [as_group(group.x[:-1], group.y[:-1]) for group in joint]
-    with_last, without = (likelihood_and_gradient(parameters, parameters.start, groups) for groups in (joint, before))
+    both = (
+        [likelihood_and_gradient(parameters, parameters.start, group) for group in some] for some in (joint, before)
+    )
+    with_last, without = (tuple(sum(parts) for parts in zip(*results, strict=True)) for results in both)
     assert value == pytest.approx(with_last[0] - without[0], rel=1e-9)
     np.testing.assert_allclose(gradient, with_last[1] - without[1], rtol=1e-6, atol=1e-8)
 
@@ -273,10 +425,10 @@ def test_a_term_is_the_conditional_density_of_its_last_point():
 def test_a_term_has_the_nearest_points_that_came_before():
     x, y = data(500)
     model = dg.GaussianProcess(dg.Matern32([0.5, 1.0, 3.0]), noise=0.1)
-    whole = find_terms(model, x[:33], y[:33], 1, 32, KEY)[0]
+    whole = terms_of(model, x[:33], y[:33], 32)
     for row in whole.y[:5]:  # the only point with 32 before it has all others for neighbours
         np.testing.assert_array_equal(np.sort(row), np.sort(y[:33]))
-    terms = find_terms(model, x, y, 256, 8, KEY)[0]
+    terms = terms_of(model, x, y, 8)
     scaled = terms.x / model.kernel.lengthscale
     distance = np.linalg.norm(scaled[:, :-1] - scaled[:, -1:], axis=2)
     assert distance.min() > 0
@@ -303,13 +455,3 @@ def test_what_cannot_be_learned_from_is_said():
         start.learn(x, y, max_seconds=-1.0)
     with pytest.raises(ValueError, match=r"num_samples must be a whole number"):
         FullData(num_samples=0)
-
-
-def test_a_share_of_the_time_that_is_over_leaves_the_rest():
-    x, y = data(40)
-    model = dg.GaussianProcess(KERNELS["Matern32"], 0.1)
-    problem = make_problem(model, x, y, None, (), 60.0, lambda step: None)
-    problem.began -= 20.0
-    assert problem.is_over(0.3)
-    assert not problem.is_over(0.6)
-    assert problem.timed_out

@@ -1,22 +1,24 @@
 """Hyperparameters from data.
 
-learn.py       `learn`, and which method it takes
+learn.py       `learn`, and which method it takes; progress.py: what it says
+problem.py     data, parameters, priors, box and deadline; method.py: what a method is; endings.py: how it ends
 parameters.py  the numbers of a model as one vector; priors.py: what is believed about them before
 exact.py       all rows, exactly: small n
-neighbours.py  random points given their neighbours: any n, in seconds
-full.py        all rows by pathwise gradients: any n, and the posterior comes with it
+vecchia.py     random points given their neighbours: any n, in seconds
+full.py        all rows by pathwise gradients (pathwise.py): any n, and the posterior comes with it
 subset.py      neighbourhoods, each exactly: the protocol of Lin et al. (2023)
-likelihood.py  the log likelihood of groups of rows; problem.py: what the methods share
+likelihood.py  the log likelihood of a group of rows; optimise.py: two optimisers; checkpoint.py: the file to go on from
 """
 
 from dualgp.learning.exact import Exact
 from dualgp.learning.full import FullData
 from dualgp.learning.learn import Learned, learn
 from dualgp.learning.likelihood import log_likelihood
-from dualgp.learning.neighbours import Neighbours
+from dualgp.learning.method import Method
 from dualgp.learning.priors import DEFAULT_PRIORS, LogNormal
 from dualgp.learning.problem import Step
 from dualgp.learning.subset import Subset
+from dualgp.learning.vecchia import Neighbours
 
 __all__ = [
     "DEFAULT_PRIORS",
@@ -24,6 +26,7 @@ __all__ = [
     "FullData",
     "Learned",
     "LogNormal",
+    "Method",
     "Neighbours",
     "Step",
     "Subset",

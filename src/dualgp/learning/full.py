@@ -1,54 +1,50 @@
-"""Learning from all of the data: the pathwise gradient of the log marginal likelihood (Lin et al. 2024).
+"""Learning from all of the data, by pathwise gradients (pathwise.py).
 
-With v_y = A^-1 (y - mean) and v_s = A^-1 (phi(X) w_s + epsilon_s), whose covariance is A^-1,
-
-    d/du log p(y)  =  1/2 v_y^T A' v_y - 1/2 tr(A^-1 A')  =  1/2 v_y^T A' v_y - 1/2 E_s[v_s^T A' v_s]
-
-These are the weights of the posterior's mean and samples: one solve gives the gradient and the posterior. The random
-functions (omega, w, epsilon) stay the same from step to step, so that the estimate is a smooth function of the
-parameters and each solve starts where the last one ended.
+The random functions (omega, w, epsilon) stay the same from step to step, so that the estimate is a smooth function of
+the parameters and each solve starts where the last one ended.
 
 Steps are Newton-like: the first by Fisher's information of a few neighbourhoods scaled up to all rows, then corrected
 by what the gradient did (BFGS). A gradient with error covariance c * F costs about c * p / 2 nats in all, nothing
 against n: so few samples and loose solves are enough.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float
 
-from dualgp._arrays import compiled, in_wide
-from dualgp._checks import check_count
-from dualgp._random import subkeys
-from dualgp._types import AnyArray, Columns, RandomKey
+from dualgp._checks import check_count, check_positive
+from dualgp._random import subkey
+from dualgp._threads import one_blas_thread
+from dualgp._types import Columns, RandomKey
+from dualgp.learning.checkpoint import Position
 from dualgp.learning.likelihood import NotDefinite, information
-from dualgp.learning.parameters import Parameters
-from dualgp.learning.problem import LEARNED, Problem, Vector
+from dualgp.learning.method import Ending, Method, Outcome, Stage, Stop
+from dualgp.learning.optimise import QuasiNewton
+from dualgp.learning.parameters import Vector
+from dualgp.learning.pathwise import measure_seconds, pathwise_gradient
+from dualgp.learning.problem import Problem, seconds_left
 from dualgp.learning.subset import neighbour_groups
+from dualgp.learning.vecchia import Neighbours
+from dualgp.operators import policy
 from dualgp.posterior import Posterior
-from dualgp.solvers import BlockDescent, Result, Solver
-from dualgp.solvers.auto import EXACT_UP_TO
+from dualgp.solvers import BlockDescent, Result
 
-LONGEST_STEP = 1.2  # in logarithms
-TIME_SHARE = 0.6  # where time is limited, the rest is left to the last solve
-SOLVE_AND_GRADIENT = 2.0  # times a gradient alone: with less time than that, none is begun
-# Relative residual of each step's solve. On protein its error costs 2e-4 nats a point in the next step; 0.2 costs 1e-3.
+LEARN_SHARE = 0.6  # where time is limited: the rest is left to the last solve, which needs some five passes
+START_SHARE = 0.5  # where time is limited: how much of the time for learning `Neighbours` may take
+SOLVE_AND_GRADIENT = 2.0  # the time of a step over that of a gradient: with less time than that, none is begun
+# The relative residual of each step's solve. On protein its error costs 2e-4 nats a point in the next step; 0.2 costs
+# 1e-3, as much as a step that is worth taking gains.
 LOOSE = 0.1
+# Neighbourhoods for the first curvature: 2,048 rows know it to a few per cent, and BFGS corrects it from then on.
 INFORMATION_GROUPS, INFORMATION_SIZE = 8, 256
-TILE = 512  # rows and columns of K at a time in a gradient
+LEAST_INFORMATION = 1e-4  # a row: a parameter that the data say nothing about moves slowly rather than not at all
 
 
 @dataclass(frozen=True)
-class FullData:
-    """Climb the likelihood of all rows by pathwise gradients.
+class FullData(Method):
+    """Climb the likelihood of all rows by pathwise gradients, from where `Neighbours` ends.
 
     **Arguments:**
 
@@ -68,196 +64,97 @@ class FullData:
     def __post_init__(self) -> None:
         check_count(self.num_steps, "num_steps", 1)
         check_count(self.num_samples, "num_samples", 1)
-        for name in ("gain", "passes"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}.")
+        check_positive(self.gain, "gain")
+        check_positive(self.passes, "passes")
 
-    def run(
-        self,
-        problem: Problem,
-        start: Vector,
-        key: RandomKey,
-        solver: Solver | str,
-        num_samples: int,
-        progress: bool = False,
-        mesh: Any = None,
-    ) -> tuple[Vector, Posterior | None]:
-        """The vector of learned parameters, and the posterior that belongs to it unless it was interrupted."""
-        information_key, condition_key = subkeys(key, 2)
-        loose = BlockDescent(tol=LOOSE, max_passes=self.passes) if problem.n > EXACT_UP_TO else "auto"
+    def run(self, problem: Problem, key: RandomKey) -> Outcome:
+        best = problem.file.load(problem.parameters.start)
+        with Stage() as stage:
+            if not best.is_learned:
+                self._learn(problem.within(LEARN_SHARE), best, key)
+        if stage.ending is Ending.INTERRUPTED:
+            return Outcome(best.vector, stage.ending)
+        return Outcome(best.vector, stage.ending, _solve_last(problem, best, key))
 
-        def solve(
-            vector: Vector, solver: Any, weights: Columns | None, num_samples: int, share: float, **run: Any
-        ) -> Posterior:
-            run |= {"key": condition_key, "start": weights, "max_seconds": problem.seconds_left(share)}
-            model = problem.parameters.model(vector)
-            return model.condition(problem.x, problem.y, solver=solver, num_samples=num_samples, mesh=mesh, **run)
+    def _learn(self, problem: Problem, best: Position, key: RandomKey) -> None:
+        """Move `best` up the likelihood. Where this is stopped, it is the best so far."""
+        if best.weights is None:
+            _start_from_neighbours(problem, best, subkey(key, "neighbours"))
+        self._check_time(problem, best.vector)
+        inverse = _inverse_information(problem, best.vector, subkey(key, "information"))
+        self._climb(problem, best, QuasiNewton(problem.bounds, inverse), key)
+        best.is_learned = True
+        problem.file.save(best)
 
-        def last_solve(vector: Vector, weights: Columns | None) -> Posterior:
-            checkpoint = problem.notebook.solve_path if problem.notebook else None
-            run = {"checkpoint": checkpoint, "progress": progress}
-            weights = None if weights is None else weights[:, : 1 + num_samples]
-            return solve(vector, solver, weights, num_samples, 1.0, **run)
+    def _check_time(self, problem: Problem, vector: Vector) -> None:
+        """End learning if there is no time for a solve and a gradient."""
+        problem.check_time()
+        if problem.deadline.is_set:
+            seconds = measure_seconds(problem.parameters, vector, problem.x, 1 + self.num_samples)
+            if SOLVE_AND_GRADIENT * seconds > problem.deadline.left:
+                raise Stop(Ending.TIMED_OUT)
 
-        weights: Columns | None = problem.notebook.weights if problem.notebook else None
-        problem.timed_out = False  # what came before was only to find a start
-        is_learned = problem.notebook is not None and problem.notebook.stage == LEARNED
-        if is_learned or not _has_time(problem, start, 1 + self.num_samples):
-            return start, last_solve(start, weights)
-        if weights is None and problem.max_seconds is not None:  # without any, a solve in a hurry would leave out rows
-            weights = np.zeros((problem.n, 1), np.float32)
-        climb = Climb(problem, _inverse_information(problem, start, information_key))
-        vector, passes, total = start, 0.0, 0.0
-        best, best_total = start, 0.0
+    def _climb(self, problem: Problem, best: Position, newton: QuasiNewton, key: RandomKey) -> None:
+        vector, passes, total, most = best.vector, 0.0, 0.0, 0.0
         for _ in range(self.num_steps):
-            posterior = solve(vector, loose, weights, self.num_samples, TIME_SHARE).gathered()
-            if posterior.solution.result is Result.INTERRUPTED:
-                problem.interrupted = True
-                return best, None
-            if posterior.solution.result is Result.DIVERGED:  # hardly any noise: go back to where it could be solved
-                weights = None
-                break
-            weights, passes = posterior.weights, passes + posterior.solution.passes
-            try:
-                is_late = lambda: problem.is_over(TIME_SHARE)  # noqa: E731
-                gradient = pathwise_gradient(problem.parameters, vector, posterior, is_late)
-            except KeyboardInterrupt:
-                problem.interrupted = True
-                return best, None
-            if gradient is None:
-                break
-            gradient = gradient - problem.penalty(vector)[1]
-            total += climb.look(vector, gradient)
-            problem.note(self.stage, total / problem.n, vector, passes, weights)
-            if total >= best_total:
-                best, best_total = vector, total
-            step = climb.step()
-            if climb.promise / problem.n < self.gain or problem.is_over(TIME_SHARE):
-                break
-            vector = problem.clipped(vector + step)
-        # With more time it would learn more; and without weights there is nothing to start the last solve from.
-        if problem.notebook and weights is not None and not problem.is_over(TIME_SHARE):
-            problem.notebook.write(LEARNED, best, weights)
-        return best, last_solve(best, weights)
+            posterior = self._solve(problem, vector, best.weights, key)
+            if posterior.solution.result is Result.DIVERGED:  # hardly any noise: back to where it could be solved
+                best.weights = None
+                return
+            best.weights, passes = posterior.weights, passes + posterior.solution.passes
+            gradient = pathwise_gradient(problem.parameters, vector, posterior, problem.check_time)
+            gained, goal, promise = newton.advance(vector, gradient - problem.penalty(vector)[1])
+            total += gained
+            if total >= most:
+                best.vector, most = vector, total
+            problem.note(self.stage, total / problem.n, Position(vector, best.weights), passes)
+            if promise / problem.n < self.gain:
+                return
+            problem.check_time()
+            vector = goal
+
+    def _solve(self, problem: Problem, vector: Vector, weights: Columns | None, key: RandomKey) -> Posterior:
+        """A solve that is good enough for a gradient."""
+        is_small = problem.n <= policy.SOLVE_EXACTLY_UP_TO
+        solver = "auto" if is_small else BlockDescent(tol=LOOSE, max_passes=self.passes)
+        if weights is None and problem.deadline.is_set:  # without any, a solve in a hurry would leave out rows
+            weights = np.zeros((problem.n, 1), np.float32)
+        settings = {"solver": solver, "num_samples": self.num_samples}
+        posterior = _condition(problem, Position(vector, weights), key, settings).gathered()
+        if posterior.solution.result is Result.INTERRUPTED:
+            raise Stop(Ending.INTERRUPTED)
+        return posterior
 
 
-class Climb:
-    """Newton-like steps up a smooth function known by its gradient; `promise` is what the next step should gain."""
-
-    def __init__(self, problem: Problem, inverse: Float[np.ndarray, "free free"]) -> None:
-        self.problem, self.inverse, self.promise = problem, inverse, np.inf
-        self.last: tuple[Vector, Vector] | None = None
-
-    def look(self, vector: Vector, gradient: Vector) -> float:
-        """Take note of a point; the gain since the last one, by the trapezium rule."""
-        last, self.last = self.last, (vector, gradient)
-        if last is None:
-            return 0.0
-        step, change = vector - last[0], last[1] - gradient
-        curvature = step @ change
-        if curvature > 1e-3 * abs(step @ last[1]):  # BFGS; else the function is not concave along the step
-            left = np.eye(len(step)) - np.outer(step, change) / curvature
-            self.inverse = left @ self.inverse @ left.T + np.outer(step, step) / curvature
-        return 0.5 * float(step @ (last[1] + gradient))
-
-    def step(self) -> Vector:
-        """Where to go next, relative to the last point."""
-        vector, gradient = self.last
-        step = self.inverse @ gradient
-        longest = np.max(np.abs(step), initial=0.0)
-        step = step * min(1.0, LONGEST_STEP / max(longest, 1e-300))
-        step = self.problem.clipped(vector + step) - vector
-        self.promise = 0.5 * float(step @ gradient)
-        return step
+def _start_from_neighbours(problem: Problem, best: Position, key: RandomKey) -> None:
+    """A start that is quickly found; there is no harm in its running out of time."""
+    found = Neighbours().run(problem.within(START_SHARE), key)
+    best.vector = found.vector
+    if found.ending in (Ending.STOPPED, Ending.INTERRUPTED):
+        raise Stop(found.ending)
 
 
-@in_wide
-def pathwise_gradient(
-    parameters: Parameters, vector: Vector, posterior: Posterior, is_late: Callable[[], bool] = lambda: False
-) -> Float[np.ndarray, " free"] | None:
-    """The gradient of the log likelihood from a posterior's weights, or None if it got too late on the way."""
-    x, weights = jnp.asarray(posterior.x), jnp.asarray(posterior.weights)
-    x_tiles, v_tiles = _tiles(x), _tiles(weights, 0.0)
-    point, share = jnp.asarray(vector), _share(weights)
-    gradient = np.asarray(_noise_and_mean_gradient(parameters, point, weights, share))
-    for row in range(len(x_tiles)):  # back to Python in between, for Ctrl-C and the clock
-        if is_late():
-            return None
-        gradient = gradient + np.asarray(_kernel_gradient(parameters, point, x_tiles, v_tiles, share, jnp.int32(row)))
-    return gradient
+def _solve_last(problem: Problem, best: Position, key: RandomKey) -> Posterior:
+    """The posterior of the learned model, from the last step's weights, as well as the user asked for."""
+    last = problem.last_solve
+    settings = {"solver": last.solver, "num_samples": last.num_samples, "progress": last.progress}
+    return _condition(problem, best, key, {**settings, "checkpoint": problem.file.solve_path})
 
 
-@in_wide
-def _has_time(problem: Problem, vector: Vector, num_columns: int) -> bool:
-    """Whether there is time for a solve and a gradient, which is known from the first row of tiles."""
-    if problem.is_over(TIME_SHARE):
-        return False
-    if problem.max_seconds is None:
-        return True
-    x = _tiles(jnp.asarray(problem.parameters.model(vector).kernel.stored(problem.x, np.float32)))
-    v = jnp.zeros((*x.shape[:2], num_columns), jnp.float32)
-    for _ in range(2):  # the first time it is compiled
-        began = problem.seconds
-        _kernel_gradient(problem.parameters, jnp.asarray(vector), x, v, _share(v[0]), jnp.int32(0)).block_until_ready()
-    seconds = (problem.seconds - began) * len(x) / 2  # rows get shorter towards the end: half a square
-    problem.timed_out |= SOLVE_AND_GRADIENT * seconds > problem.seconds_left(TIME_SHARE)
-    return not problem.timed_out
-
-
-def _tiles(rows: AnyArray, filler: float | None = None) -> Float[Array, "tiles size columns"]:
-    """Rows in tiles; without a filler the last one is filled with a real point, as zeros could lie far away."""
-    padding = (-len(rows) % TILE, rows.shape[1])
-    more = jnp.broadcast_to(rows[:1] if filler is None else jnp.asarray(filler, rows.dtype), padding)
-    return jnp.concatenate([rows, more]).reshape(-1, TILE, rows.shape[1])
-
-
-def _share(weights: Columns) -> Float[Array, " s"]:
-    """What each column counts in the gradient: the mean's 1/2, the samples together -1/2."""
-    return jnp.full(weights.shape[1], -0.5 / (weights.shape[1] - 1), weights.dtype).at[0].set(0.5)
-
-
-@compiled
-def _kernel_gradient(
-    parameters: Parameters,
-    vector: AnyArray,
-    x: Float[Array, "tiles size d"],
-    v: Float[Array, "tiles size s"],
-    share: Float[Array, " s"],
-    row: Int[Array, ""],
-) -> Float[Array, " free"]:
-    """d/du of sum_s share_s v_s^T K v_s, the part of a row of tiles from the diagonal on, and of its mirror image."""
-
-    def add(column: Array, total: Float[Array, " free"]) -> Float[Array, " free"]:
-        _, pull_back = jax.vjp(lambda vector: parameters.model(vector).kernel(x[row], x[column]), vector)
-        times = jnp.where(column == row, 1.0, 2.0).astype(v.dtype)
-        return total + pull_back(times * (v[row] * share) @ v[column].T)[0]
-
-    return jax.lax.fori_loop(row, x.shape[0], add, jnp.zeros_like(vector))
-
-
-@eqx.filter_jit
-def _noise_and_mean_gradient(
-    parameters: Parameters, vector: AnyArray, v: Columns, share: Float[Array, " s"]
-) -> Float[Array, " free"]:
-    """d/du of noise * sum_s share_s v_s^T v_s + mean * 1^T v_y."""
-    wide = v.astype(vector.dtype)
-
-    def form(vector: AnyArray) -> Float[Array, ""]:
-        model = parameters.model(vector)
-        noise, mean = jnp.asarray(model.noise), jnp.asarray(model.mean)
-        return noise * jnp.sum(share * jnp.sum(wide**2, axis=0)) + mean * jnp.sum(wide[:, 0])
-
-    return jax.grad(form)(vector)
+def _condition(problem: Problem, position: Position, key: RandomKey, settings: dict[str, Any]) -> Posterior:
+    """The same key at every step: the same random functions."""
+    start = None if position.weights is None else position.weights[:, : 1 + settings["num_samples"]]
+    run = {"key": subkey(key, "condition"), "start": start, "mesh": problem.last_solve.mesh}
+    model, limit = problem.parameters.model(position.vector), seconds_left(problem.deadline)
+    return model.condition(problem.x, problem.y, max_seconds=limit, **run, **settings)
 
 
 def _inverse_information(problem: Problem, vector: Vector, key: RandomKey) -> Float[np.ndarray, "free free"]:
     groups = neighbour_groups(problem, vector, INFORMATION_GROUPS, INFORMATION_SIZE, key)
-    rows = sum(len(group.y) for group in groups)
+    num_rows = sum(len(group.y) for group in groups)
     try:
-        total = sum(information(problem.parameters, vector, group) for group in groups) * (problem.n / rows)
+        with one_blas_thread(INFORMATION_SIZE):
+            total = sum(information(problem.parameters, vector, group) for group in groups) * (problem.n / num_rows)
     except NotDefinite:  # hardly any noise: as if every row said something about every parameter
         total = np.eye(len(vector)) * problem.n
-    total = total + np.diag(problem.penalty.curvature)
-    # A parameter that the data say nothing about (an irrelevant input) moves slowly rather than not at all.
-    total += np.diag(np.full(len(vector), 1e-4 * problem.n))
-    return np.linalg.inv(total)
+    return np.linalg.inv(total + np.diag(problem.penalty.curvature + LEAST_INFORMATION * problem.n))

@@ -1,4 +1,4 @@
-"""The exact log marginal likelihood and its gradient, in float64, for groups of rows taken as independent.
+"""The exact log marginal likelihood of a group of rows and its gradient, in float64.
 
     log p(y) = -1/2 alpha^T (y - mean) - 1/2 log det A - n/2 log 2 pi,        A = K + noise I,  alpha = A^-1 (y - mean)
     d/du     = 1/2 alpha^T A' alpha - 1/2 tr(A^-1 A')                        (and 1^T alpha for the mean)
@@ -6,8 +6,6 @@
 One group of all rows is the likelihood of a Gaussian process; many neighbourhoods are a composite likelihood, whose
 gradient is zero on average at the true parameters too, at a cost of n * size^2 instead of n^3.
 """
-
-from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
@@ -23,9 +21,7 @@ from dualgp._arrays import in_wide, wide
 from dualgp._checks import check_points, check_targets
 from dualgp._types import AnyArray, Points
 from dualgp.gp import GaussianProcess
-from dualgp.learning.parameters import Parameters
-
-Vector = Float[AnyArray, " free"]
+from dualgp.learning.parameters import Parameters, Vector
 
 
 class Group(NamedTuple):
@@ -41,8 +37,8 @@ class NotDefinite(ArithmeticError):
 
 def log_likelihood(model: GaussianProcess, x: Any, y: Any) -> float:
     """log N(y; mean, K + noise I), exact: n^3 / 3 operations and 8 n^2 bytes."""
-    group = as_group(model.kernel.points(x), y)
-    return likelihood(Parameters(model), Parameters(model).start, [group])
+    parameters = Parameters(model)
+    return _factorise(parameters, parameters.start, as_group(model.kernel.points(x), y))[0]
 
 
 def as_group(x: Any, y: Any) -> Group:
@@ -52,22 +48,17 @@ def as_group(x: Any, y: Any) -> Group:
         return Group(jnp.asarray(x, jnp.float64), np.asarray(check_targets(y, x.shape[0]), np.float64))
 
 
-def likelihood(parameters: Parameters, vector: Vector, groups: list[Group]) -> float:
-    """The sum of the groups' log likelihoods."""
-    return sum(_factorised(parameters, vector, group)[0] for group in groups)
-
-
-def likelihood_and_gradient(
-    parameters: Parameters, vector: Vector, groups: list[Group]
-) -> tuple[float, Float[np.ndarray, " free"]]:
-    """The sum of the groups' log likelihoods, and its derivatives in the vector."""
-    terms = [_term(parameters, vector, group) for group in groups]
-    return sum(value for value, _ in terms), sum(gradient for _, gradient in terms)
+@in_wide
+def likelihood_and_gradient(parameters: Parameters, vector: Vector, group: Group) -> tuple[float, Vector]:
+    """The log likelihood of a group, and its derivatives in the vector."""
+    value, factor, alpha = _factorise(parameters, vector, group)
+    weight = 0.5 * (np.outer(alpha, alpha) - _invert(factor))
+    return value, np.asarray(_pull_back(parameters, jnp.asarray(vector), group.x, weight, alpha.sum()))
 
 
 def information(parameters: Parameters, vector: Vector, group: Group) -> Float[np.ndarray, "free free"]:
     """Fisher's information of a group: F_ij = 1/2 tr(A^-1 A_i A^-1 A_j) + mean_i 1^T A^-1 1 mean_j."""
-    inverse = _inverted(_factorised(parameters, vector, group)[1])
+    inverse = _invert(_factorise(parameters, vector, group)[1])
     with wide():
         covariance, mean = map(np.asarray, _derivatives(parameters, jnp.asarray(vector), group.x))
     products = np.einsum("ij,pjk->pik", inverse, covariance, optimize=True)
@@ -77,7 +68,7 @@ def information(parameters: Parameters, vector: Vector, group: Group) -> Float[n
 
 
 @in_wide
-def _factorised(
+def _factorise(
     parameters: Parameters, vector: Vector, group: Group
 ) -> tuple[float, Float[np.ndarray, "m m"], Float[np.ndarray, " m"]]:
     """Log likelihood, Cholesky factor (lower) and alpha."""
@@ -93,39 +84,32 @@ def _factorised(
     return float(value), factor, alpha
 
 
-def _inverted(factor: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m m"]:
+def _invert(factor: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m m"]:
     """A^-1 from the Cholesky factor of A, in its place."""
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
     return np.tril(inverse) + np.tril(inverse, -1).T
 
 
-@in_wide
-def _term(parameters: Parameters, vector: Vector, group: Group) -> tuple[float, Float[np.ndarray, " free"]]:
-    value, factor, alpha = _factorised(parameters, vector, group)
-    weight = 0.5 * (np.outer(alpha, alpha) - _inverted(factor))
-    return value, np.asarray(_pull_back(parameters, jnp.asarray(vector), group.x, weight, alpha.sum()))
-
-
-def _moments(parameters: Parameters, vector: Vector, x: Points) -> tuple[Float[Array, "m m"], Float[Array, ""]]:
+def _moments(parameters: Parameters, vector: AnyArray, x: Points) -> tuple[Float[Array, "m m"], Float[Array, ""]]:
     model = parameters.model(vector)
     return model.kernel(x, x) + model.noise * jnp.eye(x.shape[0], dtype=x.dtype), jnp.asarray(model.mean)
 
 
 @eqx.filter_jit
-def _covariance(parameters: Parameters, vector: Vector, x: Points) -> Float[Array, "m m"]:
+def _covariance(parameters: Parameters, vector: AnyArray, x: Points) -> Float[Array, "m m"]:
     return _moments(parameters, vector, x)[0]
 
 
 @eqx.filter_jit
 def _pull_back(
-    parameters: Parameters, vector: Vector, x: Points, weight: Float[AnyArray, "m m"], mean_weight: AnyArray
+    parameters: Parameters, vector: AnyArray, x: Points, weight: Float[AnyArray, "m m"], mean_weight: AnyArray
 ) -> Float[Array, " free"]:
     _, pull = jax.vjp(lambda vector: _moments(parameters, vector, x), vector)
     return pull((jnp.asarray(weight), jnp.asarray(mean_weight)))[0]
 
 
 @eqx.filter_jit
-def _derivatives(parameters: Parameters, vector: Vector, x: Points) -> tuple[Array, Array]:
+def _derivatives(parameters: Parameters, vector: AnyArray, x: Points) -> tuple[Array, Array]:
     columns = jnp.eye(vector.shape[0], dtype=vector.dtype)
     push = lambda column: jax.jvp(lambda vector: _moments(parameters, vector, x), (vector,), (column,))[1]  # noqa: E731
     return jax.lax.map(push, columns)

@@ -18,8 +18,10 @@ from jaxtyping import Float
 from dualgp._types import AnyArray
 from dualgp.gp import GaussianProcess
 
+Vector = Float[np.ndarray, " free"]
+
 LIMIT = 16.0  # in logarithms, from the start and the data's scale: a lengthscale 9 million times the data is infinite
-LEAST_NOISE = 1e-6  # of the variance of y: below, float64 factorisations of near points fail
+LEAST_NOISE = 1e-6  # relative to the variance of y: below, float64 factorisations of near points fail
 
 
 class Parameters(eqx.Module):
@@ -28,8 +30,8 @@ class Parameters(eqx.Module):
     template: GaussianProcess
     values: Float[np.ndarray, " all"]
     free: np.ndarray  # indices into values
-    is_mean: np.ndarray  # of each free number
-    scale: float  # of the mean
+    is_mean: np.ndarray  # for each free number, whether it is the mean
+    scale: float  # the unit of the mean
 
     def __init__(self, template: GaussianProcess, fixed: Sequence[str] = (), scale: float = 1.0) -> None:
         self.template, self.scale = template, scale
@@ -52,7 +54,7 @@ class Parameters(eqx.Module):
         return [names[i] for i in self.free]
 
     @property
-    def start(self) -> Float[np.ndarray, " free"]:
+    def start(self) -> Vector:
         """The vector of the template itself."""
         values = self.values[self.free]
         return np.where(self.is_mean, values / self.scale, np.log(np.where(self.is_mean, 1.0, values)))

@@ -4,8 +4,6 @@ Every prior is log-normal, and its density is taken over the logarithm: the most
 are relative to the data: lengthscales to the standard deviations of x, variances and noise to the variance of y.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,7 +13,7 @@ from jaxtyping import Float
 
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import On
-from dualgp.learning.parameters import Parameters, entry_names
+from dualgp.learning.parameters import Parameters, Vector, entry_names
 
 
 class LogNormal(NamedTuple):
@@ -29,6 +27,8 @@ class LogNormal(NamedTuple):
     root_d: bool = False
 
 
+Priors = Mapping[str, LogNormal] | None
+
 DEFAULT_PRIORS: Mapping[str, LogNormal] = {
     "lengthscale": LogNormal(math.exp(math.sqrt(2.0)), math.sqrt(3.0), root_d=True),
     "variance": LogNormal(1.0, 1.0),
@@ -41,26 +41,21 @@ DEFAULT_PRIORS: Mapping[str, LogNormal] = {
 class Penalty(NamedTuple):
     """sum of ((u - centre) / spread)^2 / 2: minus the log density of the priors, up to a constant."""
 
-    centre: Float[np.ndarray, " free"]
-    spread: Float[np.ndarray, " free"]
+    centre: Vector
+    spread: Vector
 
-    def __call__(self, vector: Float[np.ndarray, " free"]) -> tuple[float, Float[np.ndarray, " free"]]:
+    def __call__(self, vector: Vector) -> tuple[float, Vector]:
         """Value and gradient."""
         z = (vector - self.centre) / self.spread
         return 0.5 * float(z @ z), z / self.spread
 
     @property
-    def curvature(self) -> Float[np.ndarray, " free"]:
+    def curvature(self) -> Vector:
         """The second derivatives."""
         return self.spread**-2.0
 
 
-def penalty(
-    parameters: Parameters,
-    priors: Mapping[str, LogNormal] | None,
-    x_scale: Float[np.ndarray, " d"],
-    y_variance: float,
-) -> Penalty:
+def penalty(parameters: Parameters, priors: Priors, x_scale: Float[np.ndarray, " d"], y_variance: float) -> Penalty:
     """The priors of the free parameters; a parameter without one gets a flat one (infinite spread)."""
     names = parameters.names
     known = {name.partition("[")[0].rsplit(".")[-1] for name in entry_names(parameters.template)} | set(DEFAULT_PRIORS)

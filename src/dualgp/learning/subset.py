@@ -4,22 +4,24 @@ Lin et al. (2023) fit each neighbourhood by itself and average the results; here
 one model has to explain all of them: what one neighbourhood cannot tell (an input that is constant in it) others can.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from dualgp._arrays import in_wide
 from dualgp._checks import check_count
-from dualgp._random import generator, subkeys
+from dualgp._random import generator, subkey
+from dualgp._threads import one_blas_thread
 from dualgp._types import RandomKey
 from dualgp.learning.likelihood import Group, as_group, likelihood_and_gradient
-from dualgp.learning.problem import Problem, Vector, maximise
+from dualgp.learning.method import Method, Outcome, Stage
+from dualgp.learning.optimise import Search
+from dualgp.learning.parameters import Vector
+from dualgp.learning.problem import Problem
 
 
 @dataclass(frozen=True)
-class Subset:
+class Subset(Method):
     """Maximise the likelihood of neighbourhoods of random points, each taken exactly.
 
     **Arguments:**
@@ -38,21 +40,22 @@ class Subset:
         for name in ("num_groups", "size", "rounds"):
             check_count(getattr(self, name), name, 1)
 
-    def run(self, problem: Problem, key: RandomKey) -> Vector:
-        """The vector of learned parameters."""
-        vector = problem.parameters.start
-        for round_key in subkeys(key, self.rounds):
-            groups = neighbour_groups(problem, vector, self.num_groups, self.size, round_key)
-            if self.separately:
-                return np.mean([self._fit(problem, [group], vector) for group in groups], axis=0)
-            vector = self._fit(problem, groups, vector)
-            if problem.is_over():
-                break
-        return vector
+    def run(self, problem: Problem, key: RandomKey) -> Outcome:
+        start, searches = problem.parameters.start, list[Search]()
+        with one_blas_thread(self.size), Stage() as stage:
+            for number in range(1 if self.separately else self.rounds):
+                start = _geometric_mean(searches, start)
+                groups = neighbour_groups(problem, start, self.num_groups, self.size, subkey(key, "round", number))
+                searches = []
+                for pieces in [[group] for group in groups] if self.separately else [groups]:
+                    searches.append(Search(problem, likelihood_and_gradient, pieces, start))
+                    searches[-1].climb(start, "subset")
+        return Outcome(_geometric_mean(searches, start), stage.ending)
 
-    def _fit(self, problem: Problem, groups: list[Group], start: Vector) -> Vector:
-        objective = lambda vector: likelihood_and_gradient(problem.parameters, vector, groups)  # noqa: E731
-        return maximise(problem, objective, sum(len(group.y) for group in groups), start, "subset")[0]
+
+def _geometric_mean(searches: list[Search], start: Vector) -> Vector:
+    """The mean of the best parameters, which are logarithms; without any search, the start."""
+    return np.mean([search.best for search in searches], axis=0) if searches else start
 
 
 @in_wide
@@ -60,9 +63,9 @@ def neighbour_groups(problem: Problem, vector: Vector, num: int, size: int, key:
     """Random points and their nearest neighbours, as the kernel measures distance."""
     kernel = problem.parameters.model(vector).kernel
     coordinates = np.asarray(kernel.coordinates(problem.x), np.float64)
-    centres = generator(key).choice(problem.n, min(num, problem.n), replace=False)
     groups = []
-    for centre in centres:
+    for centre in generator(key).choice(problem.n, min(num, problem.n), replace=False):
+        problem.check_time()
         squared = ((coordinates - coordinates[centre]) ** 2).sum(axis=1)
         near = np.argpartition(squared, min(size, problem.n) - 1)[:size]
         groups.append(as_group(problem.x[near], problem.y[near]))

@@ -1,0 +1,64 @@
+"""What a method of learning is: it runs on a problem until it is done or stopped, and answers with an outcome."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dualgp._types import RandomKey
+from dualgp.learning.parameters import Vector
+from dualgp.posterior import Posterior
+
+if TYPE_CHECKING:
+    from dualgp.learning.problem import Problem
+
+
+class Ending(enum.Enum):
+    """Why learning ended."""
+
+    COMPLETE = "complete"
+    STOPPED = "stopped by the progress function"
+    TIMED_OUT = "timed out"
+    INTERRUPTED = "interrupted"
+
+
+class Stop(Exception):
+    """Raised wherever learning has to end, also in the middle of an evaluation; a `Stage` catches it."""
+
+    def __init__(self, ending: Ending) -> None:
+        self.ending = ending
+
+
+class Stage:
+    """A context that ends at a `Stop` or at Ctrl-C; `ending` says how it ended."""
+
+    ending = Ending.COMPLETE
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if isinstance(error, (Stop, KeyboardInterrupt)):
+            self.ending = error.ending if isinstance(error, Stop) else Ending.INTERRUPTED
+        return self.ending is not Ending.COMPLETE
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The best parameters that a method found, and the posterior given all rows if it has solved for one."""
+
+    vector: Vector
+    ending: Ending
+    posterior: Posterior | None = None
+
+
+class Method(ABC):
+    """A way of learning."""
+
+    needs_key: ClassVar[bool] = True
+
+    @abstractmethod
+    def run(self, problem: Problem, key: RandomKey) -> Outcome:
+        """Learn from the given model on, until it is done, the deadline comes or somebody stops it."""

@@ -1,0 +1,85 @@
+"""Two optimisers: L-BFGS for likelihoods that can be evaluated, quasi-Newton steps for those known by a gradient."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import minimize
+
+from dualgp.learning.checkpoint import Position
+from dualgp.learning.likelihood import NotDefinite
+from dualgp.learning.parameters import Parameters, Vector
+from dualgp.learning.problem import Problem
+
+# L-BFGS stops when a step gains 1e-7 of the value, or when a point's gradient is below 1e-5. Both are far below the
+# 1e-3 nats a point from which `FullData` calls a gain worth a step.
+TOLERANCES = {"ftol": 1e-7, "gtol": 1e-5}
+NOT_DEFINITE = -1e10  # the value where a covariance has no factor: the line search comes back nearer
+LONGEST_STEP = 1.2  # in logarithms, so that no parameter changes by more than a factor of 3.3 in a step
+LEAST_CURVATURE = 1e-3  # relative to the slope: below, a step says too little about the curvature to learn from
+
+
+@dataclass
+class Search:
+    """The search for the maximum of a log likelihood, less the priors' penalty, that is a sum over pieces of the data.
+
+    `term` gives value and gradient of a piece's log likelihood. `best` is the best vector that was evaluated so far,
+    and before that where the search starts; `value` is its value for each row.
+    """
+
+    problem: Problem
+    term: Callable[[Parameters, Vector, Any], tuple[float, Vector]]
+    pieces: Sequence[Any]
+    best: Vector
+    value: float = -math.inf
+
+    def evaluate(self, vector: Vector) -> tuple[float, Vector]:
+        """Value and gradient for each row. The clock is looked at between pieces."""
+        penalty, slope = self.problem.penalty(vector)
+        value, gradient, num_rows = -penalty, -slope, sum(len(piece.y) for piece in self.pieces)
+        for piece in self.pieces:
+            self.problem.check_time()
+            try:
+                more, slope = self.term(self.problem.parameters, vector, piece)
+            except NotDefinite:
+                return NOT_DEFINITE, np.zeros_like(vector)
+            value, gradient = value + more, gradient + slope
+        if value / num_rows > self.value:
+            self.best, self.value = vector.copy(), value / num_rows
+        return value / num_rows, gradient / num_rows
+
+    def climb(self, start: Vector, stage: str, max_steps: int = 100) -> None:
+        """L-BFGS from `start`."""
+        loss = lambda vector: tuple(-part for part in self.evaluate(vector))  # noqa: E731
+        note = lambda _: self.problem.note(stage, self.value, Position(self.best))  # noqa: E731
+        options = {"maxiter": max_steps, **TOLERANCES}
+        minimize(loss, start, jac=True, method="L-BFGS-B", bounds=self.problem.bounds, callback=note, options=options)
+
+
+class QuasiNewton:
+    """Steps up a smooth function in a box: by a given inverse curvature, corrected by what the gradient does (BFGS)."""
+
+    def __init__(self, bounds: Float[np.ndarray, "free 2"], inverse: Float[np.ndarray, "free free"]) -> None:
+        self.bounds, self.inverse = bounds, inverse
+        self.last: tuple[Vector, Vector] | None = None
+
+    def advance(self, vector: Vector, gradient: Vector) -> tuple[float, Vector, float]:
+        """From the gradient at a point: the gain since the last point, the next point and the gain to expect there."""
+        gained = 0.0 if self.last is None else self._update(*self.last, vector, gradient)
+        self.last = (vector, gradient)
+        step = self.inverse @ gradient
+        step = step * min(1.0, LONGEST_STEP / max(float(np.max(np.abs(step), initial=0.0)), 1e-300))
+        goal = np.clip(vector + step, *self.bounds.T)
+        return gained, goal, 0.5 * float((goal - vector) @ gradient)
+
+    def _update(self, vector_before: Vector, gradient_before: Vector, vector: Vector, gradient: Vector) -> float:
+        """Correct the inverse curvature; the gain of the step by the trapezium rule."""
+        step, change = vector - vector_before, gradient_before - gradient
+        curvature = step @ change
+        if curvature > LEAST_CURVATURE * abs(step @ gradient_before):  # else it is not concave along the step
+            left = np.eye(len(step)) - np.outer(step, change) / curvature
+            self.inverse = left @ self.inverse @ left.T + np.outer(step, step) / curvature
+        return 0.5 * float(step @ (gradient_before + gradient))

@@ -1,0 +1,108 @@
+"""The pathwise gradient of the log marginal likelihood of all rows (Lin et al. 2024).
+
+With v_y = A^-1 (y - mean) and v_s = A^-1 (phi(X) w_s + epsilon_s), whose covariance is A^-1,
+
+    d/du log p(y)  =  1/2 v_y^T A' v_y - 1/2 tr(A^-1 A')  =  1/2 v_y^T A' v_y - 1/2 E_s[v_s^T A' v_s]
+
+These are the weights of the posterior's mean and samples: one solve gives the gradient and the posterior.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from dualgp._arrays import compiled, in_wide
+from dualgp._types import AnyArray, Columns
+from dualgp.learning.parameters import Parameters, Vector
+from dualgp.posterior import Posterior
+
+TILE = 512  # rows and columns of K at a time: 1 MB in float32
+TILES_AT_ONCE = 64  # in a compiled call
+
+
+@in_wide
+def pathwise_gradient(
+    parameters: Parameters, vector: Vector, posterior: Posterior, check_time: Callable[[], Any] = lambda: None
+) -> Vector:
+    """The gradient of the log likelihood from a posterior's weights. `check_time` is called every now and then."""
+    x, weights = jnp.asarray(posterior.x), jnp.asarray(posterior.weights)
+    x_tiles, v_tiles = _tiles(x), _tiles(weights, 0.0)
+    point, share, careful = jnp.asarray(vector), _shares(weights), getattr(posterior, "careful", False)
+    gradient = np.asarray(_noise_and_mean_gradient(parameters, point, weights, share))
+    for row in range(len(x_tiles)):
+        for column in range(row, len(x_tiles), TILES_AT_ONCE):
+            check_time()
+            place = jnp.asarray([row, column])
+            gradient = gradient + np.asarray(
+                _kernel_gradient(parameters, point, x_tiles, v_tiles, share, place, careful)
+            )
+    return gradient
+
+
+@in_wide
+def measure_seconds(parameters: Parameters, vector: Vector, x: np.ndarray, num_columns: int) -> float:
+    """How long a gradient would take, from a part of it."""
+    tiles = _tiles(jnp.asarray(parameters.model(vector).kernel.stored(x, np.float32)))
+    v = jnp.zeros((*tiles.shape[:2], num_columns), jnp.float32)
+    arguments = parameters, jnp.asarray(vector), tiles, v, _shares(v[0]), jnp.asarray([0, 0]), False
+    jax.block_until_ready(_kernel_gradient(*arguments))  # compiles
+    began = time.perf_counter()
+    jax.block_until_ready(_kernel_gradient(*arguments))
+    seconds, num = time.perf_counter() - began, len(tiles)
+    return seconds / min(num, TILES_AT_ONCE) * num * (num + 1) / 2
+
+
+def _tiles(rows: AnyArray, filler: float | None = None) -> Float[Array, "tiles size columns"]:
+    """Rows in tiles; without a filler the last one is filled with a real point, as zeros could lie far away."""
+    padding = (-len(rows) % TILE, rows.shape[1])
+    more = jnp.broadcast_to(rows[:1] if filler is None else jnp.asarray(filler, rows.dtype), padding)
+    return jnp.concatenate([rows, more]).reshape(-1, TILE, rows.shape[1])
+
+
+def _shares(weights: Columns) -> Float[Array, " s"]:
+    """What each column counts in the gradient: the mean's 1/2, the samples together -1/2."""
+    return jnp.full(weights.shape[1], -0.5 / (weights.shape[1] - 1), weights.dtype).at[0].set(0.5)
+
+
+@compiled
+def _kernel_gradient(
+    parameters: Parameters,
+    vector: AnyArray,
+    x: Float[Array, "tiles size d"],
+    v: Float[Array, "tiles size s"],
+    share: Float[Array, " s"],
+    place: Int[Array, " 2"],
+    careful: bool,
+) -> Float[Array, " free"]:
+    """d/du of sum_s share_s v_s^T K v_s: TILES_AT_ONCE tiles of a row from a column on, and their mirror images."""
+    row, first = place
+
+    def add(column: Array, total: Float[Array, " free"]) -> Float[Array, " free"]:
+        block = lambda vector: parameters.model(vector).kernel.against(x[row], x[column], careful)(x[column])  # noqa: E731
+        times = jnp.where(column == row, 1.0, 2.0).astype(v.dtype)
+        _, pull_back = jax.vjp(block, vector)
+        return total + pull_back(times * (v[row] * share) @ v[column].T)[0]
+
+    last = jnp.minimum(first + TILES_AT_ONCE, x.shape[0])
+    return jax.lax.fori_loop(first, last, add, jnp.zeros_like(vector))
+
+
+@eqx.filter_jit
+def _noise_and_mean_gradient(
+    parameters: Parameters, vector: AnyArray, v: Columns, share: Float[Array, " s"]
+) -> Float[Array, " free"]:
+    """d/du of noise * sum_s share_s v_s^T v_s + mean * 1^T v_y."""
+    wide = v.astype(vector.dtype)
+
+    def form(vector: AnyArray) -> Float[Array, ""]:
+        model = parameters.model(vector)
+        noise, mean = jnp.asarray(model.noise), jnp.asarray(model.mean)
+        return noise * jnp.sum(share * jnp.sum(wide**2, axis=0)) + mean * jnp.sum(wide[:, 0])
+
+    return jax.grad(form)(vector)
