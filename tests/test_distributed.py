@@ -123,11 +123,11 @@ def test_a_step_sends_the_sums_of_its_rows_and_nothing_else():
 import re, jax, numpy as np, dualgp as dg
 from dualgp._arrays import wide
 from dualgp.operators.sharded import ShardedOperator
-from dualgp.solvers.loop import _advance
+from dualgp.solvers.iterate import _advance
 with wide():
     operator = ShardedOperator(dg.RBF(), np.random.rand(301, 2).astype(np.float32), 0.1, mesh="all", memory=0)
     b = operator.place(np.ones((301, 5), np.float32))
-    solver = dg.BlockDescent(block_size=30).prepared(operator, b, None)[0]
+    solver = dg.BlockDescent(block_size=30).prepare(operator, b, None)[0]
     arguments = solver, operator, b, solver.init(operator, b, b), jax.random.key(0), np.int32(0), np.int32(1)
     text = _advance.lower(*arguments).compile().compiled.as_text()
 print(re.findall(r"= (\\S+?)\\{\\S* (?:all-|collective-|reduce-scatter)", text))

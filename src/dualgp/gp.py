@@ -22,8 +22,7 @@ from dualgp.operators.tiles import precision
 from dualgp.paths import PriorPaths, prior_paths
 from dualgp.posterior import Posterior
 from dualgp.sharding import Layout, as_mesh
-from dualgp.solvers import Result, Solver, solve
-from dualgp.solvers.base import as_solver
+from dualgp.solvers import DivergenceWarning, Result, Solver, as_solver, solve
 
 DOUBLE_UP_TO = 10_000  # points: beyond, float64 inputs are solved in float32 unless dtype says otherwise
 
@@ -230,7 +229,7 @@ class GaussianProcess(eqx.Module):
     ) -> Posterior:
         solution = solve(operator, targets, solver, **run)
         if solution.result is Result.DIVERGED:
-            warnings.warn(solution.message, RuntimeWarning, stacklevel=6)
+            warnings.warn(solution.message, DivergenceWarning, stacklevel=6)
         layout = operator.layout if isinstance(operator, ShardedOperator) else None
         if layout is not None and solution.factor is None:
             return Posterior(self, operator.x, targets, solution.weights, prior, solution, layout)

@@ -22,7 +22,7 @@ import numpy as np
 
 from dualgp import __version__, kernels, solvers
 from dualgp._arrays import in_wide
-from dualgp._container import NotReadable, read, write
+from dualgp._npz import NotReadable, read, write
 from dualgp._translate import translated
 from dualgp.data.encoding import Column, Encoding
 from dualgp.data.smiles import SmilesEncoding

@@ -33,9 +33,9 @@ from dualgp.learning.likelihood import NotDefinite, information
 from dualgp.learning.parameters import Parameters
 from dualgp.learning.problem import LEARNED, Problem, Vector
 from dualgp.learning.subset import neighbour_groups
+from dualgp.operators.policy import SOLVE_EXACTLY_UP_TO as EXACT_UP_TO
 from dualgp.posterior import Posterior
 from dualgp.solvers import BlockDescent, Result, Solver
-from dualgp.solvers.auto import EXACT_UP_TO
 
 LONGEST_STEP = 1.2  # in logarithms
 TIME_SHARE = 0.6  # where time is limited, the rest is left to the last solve

@@ -25,7 +25,7 @@ from dualgp.learning.problem import LEARNED, Notebook, Problem, Step, Vector, ma
 from dualgp.learning.subset import Subset
 from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solver
-from dualgp.solvers.base import as_solver
+from dualgp.solvers.solve import as_solver
 
 EXACT_UP_TO = 1500  # points: three starts of exact likelihood take seconds there
 LEAST_POINTS = 5  # without priors
