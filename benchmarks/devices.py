@@ -40,20 +40,16 @@ def worker(way: str, rank: int, port: int, n: int, columns: int, steps: int) -> 
     import dualgp as dg
     from dualgp._arrays import wide
     from dualgp._threads import one_blas_thread_on_few_cores
-    from dualgp.operators.sharded import ShardedOperator
-    from dualgp.solvers.loop import _advance, advance
+    from dualgp.solvers.iterate import _advance, advance
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, DIMENSIONS)).astype(np.float32)
     b = rng.normal(size=(n, columns)).astype(np.float32)
     key, kernel = jax.random.key(0), dg.Matern32(1.5)
     with wide(), one_blas_thread_on_few_cores():
-        if way == "plain":
-            operator = dg.KernelOperator(kernel, x, 0.1, memory=0)
-        else:
-            operator = ShardedOperator(kernel, x, 0.1, mesh="all", memory=0)
-        b = operator.place(b)
-        solver, _ = dg.BlockDescent().prepared(operator, b, key)
+        operator = dg.KernelOperator(kernel, x, 0.1, mesh=None if way == "plain" else "all", memory=0)
+        b = operator.layout.place(b, np.float32)
+        solver, _ = dg.BlockDescent().prepare(operator, b, key)
         steps = steps or round(1.0 / solver.passes_per_step(n))
         state = solver.init(operator, b, jnp.zeros_like(b))
         arguments = (solver, operator, b, state, key)
@@ -81,7 +77,7 @@ def factor_seconds(operator: Any, block: int, columns: int) -> float:
 
     from dualgp.solvers.block_descent import BlockDescent, _solve_block
 
-    dtype = BlockDescent(block_size=block).prepared(operator, None, None)[0].block_dtype
+    dtype = BlockDescent(block_size=block).prepare(operator, None, None)[0].block_dtype
     solve = eqx.filter_jit(_solve_block)
     index, residual = np.arange(block, dtype=np.int32), np.ones((block, columns), np.float32)
     jax.block_until_ready(solve(operator, index, residual, dtype))

@@ -19,7 +19,7 @@ from record import in_processes
 import dualgp as dg
 from dualgp._arrays import wide
 from dualgp._threads import one_blas_thread_on_few_cores
-from dualgp.solvers.loop import advance
+from dualgp.solvers.iterate import advance
 
 ENTRIES, DIMENSIONS, COLUMNS = 2e10, 8, 9
 
@@ -30,7 +30,7 @@ def measure(n: int) -> dict:
     operator = dg.KernelOperator(dg.Matern32(1.0), x, 0.1, memory=0)
     with wide(), one_blas_thread_on_few_cores():
         b, key = jnp.asarray(rng.normal(size=(n, COLUMNS)), jnp.float32), jax.random.key(0)
-        solver, _ = dg.BlockDescent().prepared(operator, b, key)
+        solver, _ = dg.BlockDescent().prepare(operator, b, key)
         state = solver.init(operator, b, jnp.zeros_like(b))
         num = max(3, round(ENTRIES / n**2 / solver.passes_per_step(n)))
         state, _ = advance(solver, operator, b, state, key, 0, 1)

@@ -15,7 +15,7 @@ from record import medians, save
 
 import dualgp as dg
 from dualgp._arrays import wide
-from dualgp.solvers.loop import advance
+from dualgp.solvers.iterate import advance
 
 N, D, BATCH, STEPS = 13_500, 26, 512, 50
 NOISE, STEP_SIZE, MOMENTUM = 0.1, 1.0, 0.9
@@ -41,7 +41,7 @@ def measure(columns: int) -> dict:
 
     def ours(memory: int | None):
         operator = dg.KernelOperator(dg.Matern32(1.5), x, NOISE, memory=memory)
-        prepared, _ = solver.prepared(operator, b, key)
+        prepared, _ = solver.prepare(operator, b, key)
         state = prepared.init(operator, b, jnp.zeros_like(b))
         return lambda: advance(prepared, operator, b, state, key, 0, STEPS)
 

@@ -12,7 +12,7 @@ import pytest
 
 import dualgp as dg
 from cases import KERNELS, SOLVERS
-from dualgp._container import NotReadable, read, write
+from dualgp._npz import NotReadable, read, write
 
 
 def posterior(n=300, solver="auto", num_samples=4, kernel=None):

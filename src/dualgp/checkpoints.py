@@ -11,39 +11,47 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
-from dualgp._container import NotReadable, read, write
-from dualgp.sharding import agreed, gather, place_like, writes
+from dualgp import __version__
+from dualgp._npz import NotReadable, read, write
+from dualgp.operators.layout import agree, gather, place_like, writes
 
-FORMAT = "dualgp-checkpoint-1"
+FORMAT = "dualgp-checkpoint-2"
 
 
 class Checkpoint:
     """A file that a run saves itself to, and continues from if it belongs to the same problem.
 
-    `problem` is everything that the run depends on; its fingerprint is stored in the file. Of many processes all save
-    and load, the first one writes, and their number may be another when they go on.
+    `problem` is everything that the run depends on; its fingerprint is stored in the file. Where there are many
+    processes, all of them save and load, the first one writes, and their number may be another when they go on.
     """
 
     def __init__(self, path: str | os.PathLike, problem: Any) -> None:
         self.path = Path(path)
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"There is no folder {self.path.parent} to write the checkpoint {self.path} to.")
-        self.fingerprint = _fingerprint(problem)
+        self.fingerprint = fingerprint(problem)
 
     def save(self, state: Any, progress: dict[str, Any]) -> None:
         """Write the arrays in `state` and the JSON values in `progress`; a reader sees the old file or the new one."""
-        arrays = {f"leaf{i}": gather(leaf) for i, leaf in enumerate(_array_leaves(state))}
+        leaves = jax.tree.leaves(eqx.filter(state, eqx.is_array))
+        arrays = {f"leaf{i}": gather(leaf) for i, leaf in enumerate(leaves)}
+        header = {"format": FORMAT, "dualgp": __version__, "problem": self.fingerprint, "progress": progress}
         if writes():
-            write(self.path, {"format": FORMAT, "problem": self.fingerprint, "progress": progress}, arrays)
+            write(self.path, header, arrays)
 
     def delete(self) -> None:
-        """The work is done."""
-        delete(self.path)
+        """Remove the file, because the work is done; one process does it."""
+        if writes():
+            self.path.unlink(missing_ok=True)
 
     def load(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
-        """What was saved, with arrays in the places of those in `like`; None where there is no file yet."""
-        if not agreed(self.path.exists()):
+        """What was saved, with arrays in the places of those in `like`; None where there is no file yet.
+
+        An empty array in `like` is the place of an array of any size and dtype.
+        """
+        if not agree(self.path.exists()):
             return None
         if not self.path.exists():
             raise FileNotFoundError(
@@ -51,36 +59,52 @@ class Checkpoint:
             )
         try:
             header, arrays = read(self.path)
-            if header.get("format") != FORMAT:
-                raise NotReadable(f"{self.path} is another kind of file.")
+            self._check_header(header)
         except NotReadable as error:
             raise ValueError(
                 f"{self.path} is not a checkpoint, or was damaged ({error}). Delete it to start anew."
             ) from None
-        if header.get("problem") != self.fingerprint:
+        dynamic, static = eqx.partition(like, eqx.is_array)
+        places, structure = jax.tree.flatten(dynamic)
+        self._check_arrays(arrays, places)
+        leaves = [place_like(arrays[f"leaf{i}"], place) for i, place in enumerate(places)]
+        return eqx.combine(jax.tree.unflatten(structure, leaves), static), header["progress"]
+
+    def _check_header(self, header: dict[str, Any]) -> None:
+        if header.get("format") != FORMAT:
+            raise NotReadable(f"it is not of the kind {FORMAT}")
+        if header["dualgp"] != __version__:
+            raise ValueError(
+                f"{self.path} was written by dualgp {header['dualgp']}, this is {__version__}: delete it to start anew."
+            )
+        if header["problem"] != self.fingerprint:
             raise ValueError(
                 f"{self.path} belongs to another problem: other data, hyperparameters, settings or key. "
                 "Delete it to start anew, or pass another checkpoint=."
             )
-        dynamic, static = eqx.partition(like, eqx.is_array)
-        places = jax.tree.leaves(dynamic)
-        leaves = [place_like(arrays[f"leaf{i}"], place) for i, place in enumerate(places)]
-        dynamic = jax.tree.unflatten(jax.tree.structure(dynamic), leaves)
-        return eqx.combine(dynamic, static), header["progress"]
+
+    def _check_arrays(self, arrays: dict[str, np.ndarray], places: list[Any]) -> None:
+        """The arrays in the file must be those of this run: their number, shapes and dtypes."""
+        saved = [arrays.get(f"leaf{i}") for i in range(max(len(arrays), len(places)))]
+        pairs = zip(saved, places, strict=False)
+        if len(saved) != len(places) or not all(_fits(array, place) for array, place in pairs):
+            raise ValueError(
+                f"{self.path} holds other arrays than this run would save, although its version is the same "
+                f"({__version__}). Delete it to start anew."
+            )
 
 
-def delete(path: str | os.PathLike) -> None:
-    """A file that is not needed any more; of many processes, one deletes it."""
-    if writes():
-        Path(path).unlink(missing_ok=True)
+def _fits(array: np.ndarray | None, place: Any) -> bool:
+    """Whether an array may take the place of another. A sharded one may have another number of rows of padding."""
+    if array is None or array.ndim != place.ndim:
+        return False
+    is_sharded = isinstance(place, jax.Array) and isinstance(place.sharding, NamedSharding)
+    first = 1 if is_sharded else 0
+    return place.size == 0 or (array.dtype, array.shape[first:]) == (place.dtype, place.shape[first:])
 
 
-def _array_leaves(tree: Any) -> list[Any]:
-    return jax.tree.leaves(eqx.filter(tree, eqx.is_array))
-
-
-def _fingerprint(problem: Any) -> str:
-    """A hash of all leaves of `problem`; of a kernel matrix that is kept, the shape has to do."""
+def fingerprint(problem: Any) -> str:
+    """A hash of all leaves of `problem` and of their arrangement."""
     digest = hashlib.sha256(str(jax.tree.structure(problem)).encode())
     for leaf in jax.tree.leaves(problem):
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -89,6 +113,5 @@ def _fingerprint(problem: Any) -> str:
             digest.update(repr(leaf).encode())
             continue
         digest.update(f"{leaf.dtype}{leaf.shape}".encode())
-        if not (leaf.ndim == 2 and leaf.shape[0] == leaf.shape[1] > 1000):
-            digest.update(np.ascontiguousarray(leaf).tobytes())
+        digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()

@@ -21,11 +21,10 @@ from dualgp._translate import rescaled, translated
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
-from dualgp.operators.kernel import check_noise
+from dualgp.operators.noise import check_noise
 from dualgp.posterior import Posterior
-from dualgp.sharding import as_mesh
-from dualgp.solvers import CG, Auto, BlockDescent, Result, Solution, Solver
-from dualgp.solvers.base import as_solver
+from dualgp.operators.layout import as_mesh
+from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, Solver, as_solver
 
 try:  # scikit-learn >= 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -141,11 +140,12 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             run = {"solver": solver, "num_samples": num_samples, "max_seconds": left, "progress": bool(self.verbose)}
             run["mesh"] = mesh
             with warnings.catch_warnings():  # of divergence, which may have a remedy here
-                warnings.filterwarnings("ignore", "BlockDescent diverged", RuntimeWarning)
+                warnings.simplefilter("ignore", DivergenceWarning)
                 return model.condition(x, targets, key=key, **run | settings)
 
         # A fit that may go on later must draw the same numbers again.
         key = _key(0 if self.random_state is None and self.checkpoint is not None else self.random_state)
+        self.interrupted_ = False
         if self.learn:
             learned = learn(
                 self._model(X),
@@ -161,6 +161,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
                 progress=watcher if watcher and watcher.has_company else bool(self.verbose),
             )
             model, posterior, self.message_ = learned.model, learned.posterior, learned.message
+            self.interrupted_ = getattr(learned, "interrupted", False)
             if np.all(targets == targets[:1]):
                 self.message_ = f"All targets are {self.y_offset_:.4g}: there is nothing to learn."
                 warnings.warn(f"{self.message_} Error bars are those of a guess.", UserWarning, stacklevel=2)
@@ -181,7 +182,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
                 for piece in (self.checkpoint, f"{self.checkpoint}.solve"):
                     Path(piece).unlink(missing_ok=True)
         if posterior.solution.result is Result.DIVERGED:
-            warnings.warn(posterior.solution.message, RuntimeWarning, stacklevel=2)
+            warnings.warn(posterior.solution.message, DivergenceWarning, stacklevel=2)
         if watcher:
             watcher.end()
         self._keep(posterior)
@@ -335,7 +336,7 @@ def _scale(values: np.ndarray) -> np.ndarray:
 
 def _needs_double(solution: Solution) -> bool:
     """Whether rounding, and not the user's step size, was in the way."""
-    in_trouble = solution.result is Result.DIVERGED or "stalled" in solution.message
+    in_trouble = solution.result in (Result.DIVERGED, Result.STALLED)
     return in_trouble and isinstance(solution.solver, (BlockDescent, CG))
 
 

@@ -25,10 +25,8 @@ from dualgp.operators.noise import Noise, check_noise
 from dualgp.operators.tiles import precision
 from dualgp.posterior import ExactPosterior, LeftOut, Posterior, SampledPosterior
 from dualgp.posterior.prior import PriorPaths, prior_paths
-from dualgp.solvers import Result, Solver, solve
-from dualgp.solvers.base import DivergenceWarning
+from dualgp.solvers import DivergenceWarning, Result, Solver, as_solver, solve
 from dualgp.solvers.residual import FRESH_ROWS
-from dualgp.solvers.solve import as_solver
 from dualgp.solvers.stopping import Deadline, as_deadline
 
 
@@ -83,14 +81,14 @@ class GaussianProcess(eqx.Module):
         - `solver`: "auto", or one of the solvers with settings of your own.
         - `num_samples`: posterior functions; they also give the standard deviation (64 know it to 9 %). 0 is allowed.
         - `key`: randomness of samples and solver; `num_features`: random features for each prior function.
-        - `start`: weights to start from, those of a posterior with similar parameters, the same key and at most as many
-          samples.
+        - `start`: weights of all rows to start from, those of a posterior with similar parameters, the same key and at
+          most as many samples.
         - `dtype`: by default that of `x`, but float32 from 10,000 points on.
         - `memory`: see `KernelOperator`. Unless it is given, K is kept where it fits and that saves time.
         - `mesh`: devices to shard the rows over: a `jax.sharding.Mesh`, a number, "all" or a list. On many hosts every
           process makes the same call with the whole `x` and `y`, as memory maps say: each reads its own rows.
-        - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`. Of more than 100,000 rows, those are solved
-          for that the budget is enough for (a random subset; `refine` adds others), unless `all_rows` is True.
+        - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`. Where the budget is too short for more than
+          100,000 rows, a random subset of them is solved for (`refine` adds others). `all_rows=True`: all, nevertheless.
         """
         refuse_traced("GaussianProcess.condition", self, x, y)
         deadline, solver = as_deadline(max_seconds), as_solver(solver)
@@ -102,8 +100,9 @@ class GaussianProcess(eqx.Module):
             sample_key = subkey(check_key(key, "Drawing samples"), "samples")
             prior = prior_paths(self.kernel, operator.x.shape[1], num_samples, sample_key, num_features)
         run = {"max_seconds": deadline, "max_passes": max_passes, "checkpoint": checkpoint, "progress": progress}
-        num_rows = operator.n if all_rows else rows_in_budget(operator, prior, deadline, max_passes, checkpoint)
-        layout = operator.layout
+        layout, num_rows = operator.layout, operator.n
+        if not all_rows and start is None:
+            num_rows = rows_in_budget(operator, prior, deadline, max_passes, checkpoint)
         if num_rows < operator.n:
             y = layout.collect(layout.place_own(y[:, None]))[:, 0]
             known = Known(np.zeros(0, np.int32), *np.zeros((2, 0, 1 + num_samples), operator.dtype))

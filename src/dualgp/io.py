@@ -23,7 +23,7 @@ import numpy as np
 
 from dualgp import __version__, kernels, solvers
 from dualgp._arrays import in_wide
-from dualgp._container import NotReadable, read, write
+from dualgp._npz import NotReadable, read, write
 from dualgp._translate import translated
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess

@@ -20,7 +20,7 @@ from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
 from dualgp.learning import Neighbours, learn
 from dualgp.operators import policy
-from dualgp.sharding import Layout, as_mesh, checksum
+from dualgp.operators.layout import Layout, make_layout
 from dualgp.solvers import Auto, Result
 from dualgp.tablemodel import TableModel
 
@@ -60,7 +60,7 @@ def fit_share(
     """
     began, file = time.perf_counter(), open_rows(path)
     inputs = file.check(target, drop)
-    layout = Layout(file.num_rows, as_mesh(devices))
+    layout = make_layout(file.num_rows, devices)
     x, y = _read(file, layout.own, inputs, target)
     settings = {"n_samples": n_samples, "tol": tol, "max_seconds": max_seconds, "random_state": random_state}
     regressor = GPRegressor(**settings)
@@ -120,7 +120,7 @@ def _learned(
     """Hyperparameters from a sample of all rows, the same in every process; from the checkpoint where it has them."""
     file = None
     if path is not None:
-        sums = [int(checksum(layout.place(array))) for array in (x, y[:, None])]
+        sums = [layout.summarise(layout.place_own(array)) for array in (x, y[:, None])]
         file = Checkpoint(path, (layout.n, names, sums, key))
         if (saved := file.load(start)) is not None:
             return saved[0], saved[1]["message"]

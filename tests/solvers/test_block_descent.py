@@ -87,8 +87,8 @@ def test_blocks_are_narrow_where_the_noise_allows(noise, dtype, expected):
     x, y = data(1000, dtype=dtype)
     operator = dg.KernelOperator(2.0 * dg.Matern32(1.0), x, noise)
     with wide():
-        assert BlockDescent().prepared(operator, y[:, None], KEY)[0].block_dtype == expected
-        assert BlockDescent(block_dtype="float64").prepared(operator, y[:, None], KEY)[0].block_dtype == "float64"
+        assert BlockDescent().prepare(operator, y[:, None], KEY)[0].block_dtype == expected
+        assert BlockDescent(block_dtype="float64").prepare(operator, y[:, None], KEY)[0].block_dtype == "float64"
 
 
 def test_narrow_blocks_take_as_many_passes_and_lead_to_the_same_answer():

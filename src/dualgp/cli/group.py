@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -32,10 +33,9 @@ def check_output(output: Path, *inputs: Path | None) -> None:
         raise ValueError(f"{output} is what is read from. Choose another name for the output.")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {output.parent} to write {output.name} to. Make it first.")
-    probe = output.with_name(output.name + ".writing")
     try:
-        probe.touch()
-        probe.unlink(missing_ok=True)  # another process of the same fit may have been here
+        with tempfile.NamedTemporaryFile(prefix=output.name, suffix=".probe", dir=output.parent):
+            pass
     except OSError as error:
         raise ValueError(f"{output} cannot be written ({error.strerror}).") from None
 
@@ -109,9 +109,10 @@ def exit_code(regressor: Any) -> int:
 
     if regressor.finished_:
         return 0
-    if regressor.posterior_.solution.result is Result.DIVERGED:
+    result = regressor.posterior_.solution.result
+    if result is Result.DIVERGED:
         return NOT_SOLVED
-    is_interrupted = "interrupted" in f"{regressor.message_} {regressor.posterior_.solution.message}".lower()
+    is_interrupted = getattr(regressor, "interrupted_", False) or result is Result.INTERRUPTED
     return INTERRUPTED if is_interrupted else 0
 
 

@@ -37,7 +37,7 @@ def _fit_as_one_of_many(
     table: Path, target: str, output: Path, drop: tuple[str, ...], settings: dict[str, Any], quiet: bool
 ) -> int:
     from dualgp.io import save
-    from dualgp.sharding import writes
+    from dualgp.operators.layout import writes
     from dualgp.tablefit import fit_share
 
     began, partial = time.perf_counter(), output.with_name(output.name + ".partial")

@@ -54,7 +54,7 @@ class Kernel(eqx.Module):
         return lambda tile: self(x1, tile)
 
     def largest_variance(self) -> float:
-        """An upper bound on k(x, x) for all inputs, outside `jax.jit`; infinity where there is none or none is known."""
+        """An upper bound on k(x, x) for all inputs, outside `jax.jit`; infinity where none is known."""
         return math.inf
 
     @property

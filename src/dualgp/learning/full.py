@@ -24,7 +24,7 @@ from dualgp.learning.method import Ending, Method, Outcome, Stage, Stop
 from dualgp.learning.optimise import QuasiNewton
 from dualgp.learning.parameters import Vector
 from dualgp.learning.pathwise import measure_seconds, pathwise_gradient
-from dualgp.learning.problem import Problem, seconds_left
+from dualgp.learning.problem import Problem
 from dualgp.learning.subset import neighbour_groups
 from dualgp.learning.vecchia import Neighbours
 from dualgp.operators import policy
@@ -117,9 +117,7 @@ class FullData(Method):
         """A solve that is good enough for a gradient."""
         is_small = problem.n <= policy.SOLVE_EXACTLY_UP_TO
         solver = "auto" if is_small else BlockDescent(tol=LOOSE, max_passes=self.passes)
-        if weights is None and problem.deadline.is_set:  # without any, a solve in a hurry would leave out rows
-            weights = np.zeros((problem.n, 1), np.float32)
-        settings = {"solver": solver, "num_samples": self.num_samples}
+        settings = {"solver": solver, "num_samples": self.num_samples, "all_rows": True}
         posterior = _condition(problem, Position(vector, weights), key, settings).gathered()
         if posterior.solution.result is Result.INTERRUPTED:
             raise Stop(Ending.INTERRUPTED)
@@ -145,8 +143,8 @@ def _condition(problem: Problem, position: Position, key: RandomKey, settings: d
     """The same key at every step: the same random functions."""
     start = None if position.weights is None else position.weights[:, : 1 + settings["num_samples"]]
     run = {"key": subkey(key, "condition"), "start": start, "mesh": problem.last_solve.mesh}
-    model, limit = problem.parameters.model(position.vector), seconds_left(problem.deadline)
-    return model.condition(problem.x, problem.y, max_seconds=limit, **run, **settings)
+    model = problem.parameters.model(position.vector)
+    return model.condition(problem.x, problem.y, max_seconds=problem.deadline, **run, **settings)
 
 
 def _inverse_information(problem: Problem, vector: Vector, key: RandomKey) -> Float[np.ndarray, "free free"]:

@@ -24,8 +24,7 @@ from dualgp.learning.problem import LastSolve, Problem, Step, make_problem
 from dualgp.learning.progress import reporter, summarise
 from dualgp.operators import policy
 from dualgp.posterior import Posterior
-from dualgp.solvers import Result, Solver
-from dualgp.solvers.base import as_solver
+from dualgp.solvers import Result, Solver, as_solver
 from dualgp.solvers.stopping import Deadline, as_deadline
 
 LEAST_POINTS = 5  # without priors: fewer points than the parameters of the simplest model, and one to spare

@@ -83,11 +83,6 @@ class Problem:
             raise Stop(Ending.STOPPED)
 
 
-def seconds_left(deadline: Deadline) -> float | None:
-    """A deadline as `max_seconds` of `condition`: at least a moment, or None for no limit."""
-    return max(1e-3, deadline.left) if deadline.is_set else None
-
-
 def make_problem(
     model: GaussianProcess, x: np.ndarray, y: np.ndarray, priors: Priors, fixed: Sequence[str] = (), **settings: Any
 ) -> Problem:

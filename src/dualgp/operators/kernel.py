@@ -28,9 +28,9 @@ class KernelOperator(Operator):
     **Arguments:**
 
     - `kernel`, `x` of shape (n, d), `noise`: a variance, positive.
-    - `mesh`: devices to shard the rows over: a `jax.sharding.Mesh`, a number, "all" or a list; by default none. Then x is
-      the whole data, in every process the same. A memory map, or anything else with a shape and slices, is read only
-      where this process has rows.
+    - `mesh`: devices to shard the rows over: a `jax.sharding.Mesh`, a number, "all" or a list; by default none. Every
+      process passes the whole data as x. A memory map, or anything else with a shape and slices, is read only where
+      this process has rows.
     - `memory`: bytes that may be spent (by each device) on keeping K; by default a quarter of the machine's memory. K is
       kept if it fits (each product then reads it), otherwise its entries are computed whenever they are needed. 0 means
       always.

@@ -1,9 +1,12 @@
 """(K + noise * I)^-1 b. Solvers know only the operator: never kernels, never data.
 
-base.py           what a solver is, what a Solution says, and `solve`
-loop.py           the one loop that every iterative solver runs in
-part.py           budgets that are too short to converge on all rows
-residual.py       how far an answer is from solving the system, checked on fresh rows
+base.py           settings, prepared solvers, and what a Solution says
+solve.py          `solve`: checks and scales the columns, and runs a solver
+iterate.py        the one loop that every iterative solver runs in
+stopping.py       deadlines, and the rules by which a run has diverged or stalled
+residual.py       how far weights are from solving the system, checked on fresh rows
+progress.py       where a run is, and the progress bar
+messages.py       how a run ended, as a sentence
 auto.py           solver="auto"
 cholesky.py       exact, in float64: the oracle
 block_descent.py  blocks of neighbours solved exactly: the default where n is large
@@ -16,13 +19,15 @@ spectrum.py       the two numbers that step sizes depend on
 """
 
 from dualgp.solvers.auto import Auto
-from dualgp.solvers.base import IterativeSolver, Result, Solution, Solver, solve
+from dualgp.solvers.base import DivergenceWarning, IterativeSolver, Prepared, Result, Solution, Solver
 from dualgp.solvers.block_descent import BlockDescent
 from dualgp.solvers.cg import CG
 from dualgp.solvers.cholesky import Cholesky
 from dualgp.solvers.preconditioners import PivotedCholesky
 from dualgp.solvers.sdd import SDD
 from dualgp.solvers.sgd import SGD
+from dualgp.solvers.solve import as_solver, solve
+from dualgp.solvers.stopping import Deadline
 
 __all__ = [
     "CG",
@@ -31,10 +36,14 @@ __all__ = [
     "Auto",
     "BlockDescent",
     "Cholesky",
+    "Deadline",
+    "DivergenceWarning",
     "IterativeSolver",
     "PivotedCholesky",
+    "Prepared",
     "Result",
     "Solution",
     "Solver",
+    "as_solver",
     "solve",
 ]

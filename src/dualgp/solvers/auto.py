@@ -10,19 +10,21 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dualgp._random import generator, subkeys
+from dualgp._checks import check_key
+from dualgp._random import generator, subkey
 from dualgp._types import Columns, Indices, RandomKey
 from dualgp.operators import Operator
-from dualgp.solvers.base import Run, Solution, Solver, check_tol, require_key
+from dualgp.operators.policy import PROBE_FROM, SOLVE_EXACTLY_UP_TO
+from dualgp.solvers.base import Run, Solution, Solver, check_tol
 from dualgp.solvers.block_descent import BlockDescent
 from dualgp.solvers.cg import CG
 from dualgp.solvers.cholesky import Cholesky
 from dualgp.solvers.preconditioners import PivotedCholesky, Preconditioner
 from dualgp.solvers.spectrum import PROBE_POINTS, largest_eigenvalue
 
-EXACT_UP_TO = 4096  # points
-NO_PROBE_UP_TO = 20_000  # there block descent takes seconds; compiling and running the probe takes two
 PROBE_RANK = 200
+PROBE_SECONDS, PROBE_SECONDS_PER_ROW = 2.0, 3e-5  # what the probe takes: compilation, and 200 columns of K
+PROBE_SHARE = 0.2  # the share of the time left that the probe may take
 # Block descent takes 2 to 6 passes to a residual of 1e-2, whatever the forecast for conjugate gradients. Those are only
 # worth it if they are faster still, and where rounding, about eps * tr(K) / noise, leaves them alone.
 CG_BELOW_ITERATIONS = 5.0
@@ -47,18 +49,19 @@ class Auto(Solver):
         return BlockDescent(tol=self.tol).takes_few_passes
 
     def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
-        if operator.n <= EXACT_UP_TO:
-            return Cholesky().run(operator, b, run)
-        if operator.n <= NO_PROBE_UP_TO:
-            return BlockDescent(tol=self.tol).run(operator, b, run)
-        probe = examine(operator, self.tol, require_key(run, self))
-        reason = f"{PROBE_RANK} columns of K leave about {probe.iterations:.0f} iterations to conjugate gradients"
         solver: Solver = BlockDescent(tol=self.tol)
+        if operator.n <= SOLVE_EXACTLY_UP_TO:
+            return Cholesky().run(operator, b, run)
+        if operator.n <= PROBE_FROM or not is_probe_worthwhile(operator.n, operator.layout.agree(run.deadline.left)):
+            return solver.run(operator, b, run)
+        probe = examine(operator, self.tol, subkey(check_key(run.key, type(self).__name__), "probe"))
+        reason = f"{PROBE_RANK} columns of K leave about {probe.iterations:.0f} iterations to conjugate gradients"
         if probe.rounding > CG_BELOW_ROUNDING:
             reason = f"conjugate gradients would suffer from rounding in {operator.dtype}"
         elif probe.iterations <= CG_BELOW_ITERATIONS:
             solver = CG(preconditioner=probe.preconditioner, tol=self.tol)
-        solution = solver.run(operator, b, run)
+        passes_left = None if run.max_passes is None else run.max_passes - probe.passes
+        solution = solver.run(operator, b, replace(run, max_passes=passes_left))
         return replace(
             solution,
             message=f"{solution.message} (Chosen because {reason}.)",
@@ -76,26 +79,30 @@ class Probe(NamedTuple):
     passes: float
 
 
+def is_probe_worthwhile(n: int, seconds_left: float) -> bool:
+    """Whether the probe takes a small share of the time that is left."""
+    return PROBE_SECONDS + PROBE_SECONDS_PER_ROW * n <= PROBE_SHARE * seconds_left
+
+
 def examine(operator: Operator, tol: float, key: RandomKey) -> Probe:
     """Forecast conjugate gradients: half of sqrt(condition number of P^-1 A) * ln(2 / tol) iterations.
 
     P = F F^T + noise I leaves K - F F^T, whose largest eigenvalue is estimated on a subsample: of its m x m block, the
     part beyond the diagonal grows in proportion to the number of points, the diagonal does not.
     """
-    build_key, sample_key, start_key = subkeys(key, 3)
-    preconditioner = PivotedCholesky(rank=PROBE_RANK, random=True)(operator, build_key)
+    preconditioner = PivotedCholesky(rank=PROBE_RANK, random=True)(operator, subkey(key, "pivots"))
     m = min(PROBE_POINTS, operator.n)
-    index = generator(sample_key).choice(operator.n, m, replace=False)
+    index = generator(subkey(key, "rows")).choice(operator.n, m, replace=False)
     block = _unexplained(operator, preconditioner, index)
     diagonal = float(jnp.mean(jnp.diagonal(block)))
-    beyond = max(0.0, float(largest_eigenvalue(block, start_key)) - diagonal)
-    condition = 1.0 + (diagonal + beyond * operator.n / m) / float(operator.noise)
+    beyond = max(0.0, float(largest_eigenvalue(block, subkey(key, "power iteration"))) - diagonal)
+    condition = 1.0 + (diagonal + beyond * operator.n / m) / operator.noise.smallest
     iterations = 0.5 * math.sqrt(condition) * math.log(2.0 / max(tol, 1e-7))
-    rounding = float(jnp.finfo(operator.dtype).eps * jnp.sum(operator.kernel_diagonal()) / operator.noise)
+    rounding = float(jnp.finfo(operator.dtype).eps * jnp.sum(operator.noiseless.diagonal()) / operator.noise.smallest)
     return Probe(preconditioner, iterations, rounding, PROBE_RANK / operator.n + (m / operator.n) ** 2)
 
 
 @eqx.filter_jit
 def _unexplained(operator: Operator, preconditioner: Preconditioner, index: Indices) -> Float[Array, "m m"]:
     F = jnp.asarray(preconditioner.F)[index]
-    return operator.kernel_block(index, index) - F @ F.T
+    return operator.noiseless.block(index) - F @ F.T

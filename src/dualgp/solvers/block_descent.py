@@ -15,7 +15,7 @@ inputs and the key alone, hence the variance of samples is never below the exact
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from dualgp._checks import check_count
 from dualgp._random import generator
 from dualgp._types import Columns, Indices, RandomKey
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, check_tol
+from dualgp.solvers.base import IterativeSolver, Prepared, check_tol
 from dualgp.solvers.neighbourhoods import neighbourhoods
 
 LARGEST_BLOCK = 6144  # n^(2/3) for 480,000 points; of 560,000 a pass with 6,800 takes 12 % longer than with 4,096
@@ -40,7 +40,7 @@ NARROW_ERROR = 0.05
 class BlockState(NamedTuple):
     """What the next step needs: the iterate, the epoch's blocks and whose turn it is."""
 
-    x: Columns
+    x: Float[Array, "n s"]
     blocks: Int[Array, "groups block"]
     turn: Int[Array, ""]
 
@@ -66,8 +66,6 @@ class BlockDescent(IterativeSolver):
     max_passes: float = 200.0
     block_dtype: str = "auto"
 
-    takes_part: ClassVar[bool] = True
-
     def __check_init__(self) -> None:
         if self.block_size != "auto":
             check_count(self.block_size, "block_size", 1)
@@ -83,12 +81,26 @@ class BlockDescent(IterativeSolver):
     def takes_few_passes(self) -> bool:
         return self.tol >= FEW_PASSES_TO
 
+    def prepare(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[PreparedBlockDescent, float]:
+        size = round(operator.n ** (2 / 3)) if isinstance(self.block_size, str) else self.block_size
+        size = min(size, operator.n, LARGEST_BLOCK)
+        dtype = _block_dtype(operator, size) if self.block_dtype == "auto" else self.block_dtype
+        return PreparedBlockDescent(replace(self, block_size=size, block_dtype=dtype), size), 0.0
+
+
+class PreparedBlockDescent(Prepared):
+    """Block descent with a value for every setting."""
+
+    settings: BlockDescent
+    block_size: int
+
     def init(self, operator: Operator, b: Columns, start: Columns) -> BlockState:
         shape = (self._num_groups(operator.n), self.block_size)
-        return BlockState(start, on_device(np.zeros(shape, np.int32), np.int32), on_device(shape[0], np.int32))
+        no_blocks = on_device(np.zeros(shape, np.int32), np.int32)
+        return BlockState(jnp.asarray(start), no_blocks, on_device(shape[0], np.int32))
 
-    def renewed(self, operator: Operator, state: BlockState, step: int, key: RandomKey) -> tuple[BlockState, int]:
-        """At the end of an epoch, the blocks of the next: by NumPy, as XLA would take 0.7 s to compile what does it."""
+    def refresh(self, operator: Operator, state: BlockState, step: int, key: RandomKey) -> tuple[BlockState, int]:
+        """At the end of an epoch, cut the blocks of the next: by NumPy, as XLA would take 0.7 s to compile it."""
         num_groups, turn = state.blocks.shape[0], int(state.turn)
         if turn == num_groups:
             blocks = self._cut(np.asarray(operator.coordinates()), generator(key, step))
@@ -101,7 +113,7 @@ class BlockDescent(IterativeSolver):
         x, blocks, turn = state
         index = blocks[turn]
         R = operator.residual(index, x, b)
-        x = x.at[index].add(-_solve_block(operator, index, R, self.block_dtype))
+        x = x.at[index].add(-_solve_block(operator, index, R, self.settings.block_dtype))
 
         # Rows of a neighbourhood that waits for its turn are worse than the rest: the spread ones are a fair sample.
         squared = jnp.mean(R[self._group_size :] ** 2, axis=0)
@@ -114,26 +126,21 @@ class BlockDescent(IterativeSolver):
         return self.block_size / n * (1 + self.block_size / n)
 
     def max_steps(self, n: int) -> int:
-        return max(1, int(self.max_passes / self.passes_per_step(n)))
+        return max(1, int(self.settings.max_passes / self.passes_per_step(n)))
 
-    def prepared(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[BlockDescent, float]:
-        size = round(operator.n ** (2 / 3)) if self.block_size == "auto" else self.block_size
-        size = min(size, operator.n, LARGEST_BLOCK)
-        dtype = _block_dtype(operator, size) if self.block_dtype == "auto" else self.block_dtype
-        return replace(self, block_size=size, block_dtype=dtype), 0.0
-
-    def slower(self) -> BlockDescent:
-        return replace(self, block_dtype="float64")  # and from the last good iterate, with other blocks
+    def slower(self) -> PreparedBlockDescent:
+        # And from the last good iterate, with other blocks.
+        return replace(self, settings=replace(self.settings, block_dtype="float64"))
 
     def explain_divergence(self, operator: Operator, key: RandomKey) -> str:
         return (
-            f"a noise of {float(operator.noise):.2g} is too small for products in {operator.dtype}. "
+            f"a noise of {operator.noise.smallest:.2g} is too small for products in {operator.dtype}. "
             "Raise the noise, or pass float64 inputs with dtype=float64."
         )
 
     @property
     def _group_size(self) -> int:
-        return min(round(self.local * self.block_size), self.block_size - 1)
+        return min(round(self.settings.local * self.block_size), self.block_size - 1)
 
     def _num_groups(self, n: int) -> int:
         return -(-n // max(self._group_size, 1))
@@ -165,7 +172,7 @@ def _block_dtype(operator: Operator, size: int) -> str:
     """
     largest = size * operator.largest_variance()
     is_narrow = operator.dtype == jnp.float32
-    error = float(jnp.finfo(jnp.float32).eps) * (1 + largest / float(operator.noise))
+    error = float(jnp.finfo(jnp.float32).eps) * (1 + largest / operator.noise.smallest)
     return "float32" if is_narrow and error <= NARROW_ERROR else "float64"
 
 

@@ -19,8 +19,9 @@ from jaxtyping import Array, Float, Int
 from dualgp._checks import check_count
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, check_tol
+from dualgp.solvers.base import IterativeSolver, Prepared, check_tol
 from dualgp.solvers.preconditioners import PivotedCholesky, Preconditioner
+from dualgp.solvers.stopping import Rules
 
 REFRESH_EVERY = 10
 
@@ -49,20 +50,33 @@ class CG(IterativeSolver):
     tol: float = 1e-2
     max_iterations: int = 1000
 
-    # The residual of conjugate gradients goes up and down and may stay high for long: only its energy falls steadily.
-    growth_limit: ClassVar[float] = np.inf
-    patience: ClassVar[float] = 200.0
-    if_unfinished: ClassVar[str] = "Give it more time (refine): until then its error bars may be too narrow."
-
     def __check_init__(self) -> None:
         check_count(self.max_iterations, "max_iterations", 1)
         check_tol(self.tol)
 
-    def prepared(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[CG, float]:
-        if not isinstance(self.preconditioner, PivotedCholesky):
-            return self, 0.0
-        rank = min(self.preconditioner.rank, operator.n)
-        return replace(self, preconditioner=self.preconditioner(operator, key)), rank / operator.n
+    def prepare(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[PreparedCG, float]:
+        preconditioner, passes = self.preconditioner, 0.0
+        if isinstance(preconditioner, PivotedCholesky):
+            passes = min(preconditioner.rank, operator.n) / operator.n
+            preconditioner = preconditioner(operator, key)
+        return PreparedCG(replace(self, preconditioner=preconditioner), preconditioner), passes
+
+
+class PreparedCG(Prepared):
+    """Conjugate gradients with a preconditioner that has been computed."""
+
+    settings: CG
+    preconditioner: Preconditioner | None
+
+    # The residual of conjugate gradients goes up and down and may stay high for long: only its energy falls steadily.
+    # A step with a refreshed residual is two passes.
+    rules: ClassVar[Rules] = Rules(
+        growth_limit=np.inf,
+        patience=200.0,
+        longest_step=2.0,
+        if_unfinished="Give it more time (refine): until then its error bars may be too narrow.",
+    )
+    start_passes: ClassVar[float] = 1.0
 
     @eqx.filter_jit
     def init(self, operator: Operator, b: Columns, start: Columns) -> CGState:
@@ -92,23 +106,23 @@ class CG(IterativeSolver):
     def weights(self, state: CGState) -> Columns:
         return state.x
 
+    def residuals(self, state: CGState) -> Columns | None:
+        return state.r if int(state.iteration) % REFRESH_EVERY == 0 else None
+
     def passes_per_step(self, n: int) -> float:
         return 1.0 + 1.0 / REFRESH_EVERY
 
     def max_steps(self, n: int) -> int:
-        return self.max_iterations
-
-    def slower(self) -> None:
-        return None
+        return self.settings.max_iterations
 
     def explain_divergence(self, operator: Operator, key: RandomKey) -> str:
         return (
-            f"the system is too ill-conditioned for products in {operator.dtype} (noise {float(operator.noise):.2g}). "
+            f"the system is too ill-conditioned for products in {operator.dtype} (noise {operator.noise.smallest:.2g}). "
             "Raise the noise, pass float64 inputs with dtype=float64, or use solver='auto'."
         )
 
     def _precondition(self, r: Columns) -> Columns:
-        return self.preconditioner(r) if isinstance(self.preconditioner, Preconditioner) else r
+        return r if self.preconditioner is None else self.preconditioner(r)
 
 
 def _dot(a: Columns, b: Columns) -> Float[Array, " s"]:

@@ -8,14 +8,13 @@ from jaxtyping import Float
 
 from dualgp._types import Columns
 from dualgp.operators import Operator
-from dualgp.operators.memory import machine_memory
+from dualgp.operators.policy import FACTOR_SHARE, machine_memory
 from dualgp.solvers.base import Result, Run, Solution, Solver, Trace
-from dualgp.solvers.residual import fresh_residual
+from dualgp.solvers.residual import check_residual
 
 MESSAGE = "Solved exactly, by a Cholesky factorisation in float64."
 ROUNDED = " But rounding leaves a relative residual of {:.1g}: raise the noise, or do not trust the weights."
 ROUNDING = 1e-4  # a relative residual beyond is worth a word
-MEMORY_SHARE = 0.6  # of the machine's memory may go into the factor
 
 
 class Cholesky(Solver):
@@ -29,19 +28,19 @@ class Cholesky(Solver):
     def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
         from scipy.linalg import cho_solve
 
-        began = time.perf_counter()
-        factor = factorise(operator, MEMORY_SHARE * machine_memory() if self.memory is None else self.memory)
-        weights = cho_solve((factor, True), np.asarray(operator.collect(b), np.float64), check_finite=False)
+        factor = factorise(operator, FACTOR_SHARE * machine_memory() if self.memory is None else self.memory)
+        weights = cho_solve((factor, True), np.asarray(operator.layout.collect(b), np.float64), check_finite=False)
         key = jax.random.key(0) if run.key is None else run.key
-        residual = fresh_residual(operator, b, operator.place(weights), key)
+        residual = check_residual(operator, b, operator.layout.place(weights, operator.dtype), key)
         is_rounded = operator.dtype == np.float64 and residual.estimate.max() > ROUNDING  # float32 rounds by itself
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - run.began
         return Solution(
             weights=weights,
             result=Result.CONVERGED,
             message=MESSAGE + (ROUNDED.format(residual.estimate.max()) if is_rounded else ""),
             residual=residual.estimate,
             residual_upper=residual.upper,
+            residuals=residual.rows,
             steps=1,
             passes=1.0,
             seconds=seconds,
@@ -69,6 +68,6 @@ def factorise(operator: Operator, memory: float) -> Float[np.ndarray, "n n"]:
     except LinAlgError:
         raise ValueError(
             f"K + noise * I is not positive definite in float64 (n = {operator.n:,}, noise = "
-            f"{float(operator.noise):.2g}): the noise is below the rounding error of K. "
+            f"{operator.noise.smallest:.2g}): the noise is below the rounding error of K. "
             "Raise it, e.g. to 1e-8 times the kernel's variance or more."
         ) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -20,7 +20,8 @@ from jaxtyping import Array, Float, Int
 from dualgp._checks import check_count, check_positive
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, check_tol
+from dualgp.solvers.base import IterativeSolver, Prepared, check_tol
+from dualgp.solvers.stopping import Rules
 
 FEATURE_POOL = 20_000  # columns, drawn once; each step takes a few of them at random
 
@@ -40,7 +41,7 @@ class Estimate(eqx.Module):
     def passes(self, n: int) -> float:
         """Kernel entries used, in units of n^2."""
 
-    def prepared(self, operator: Operator, key: RandomKey) -> Estimate:
+    def prepare(self, operator: Operator, key: RandomKey) -> Estimate:
         """With what must be drawn beforehand."""
         return self
 
@@ -65,7 +66,7 @@ class FullPrimal(Estimate):
         self, operator: Operator, b: Columns, point: Columns, key: RandomKey
     ) -> tuple[Columns, Float[Array, " s"]]:
         residual = operator @ point - b
-        return operator @ residual - jnp.asarray(operator.noise, b.dtype) * residual, _squared(residual)
+        return operator @ residual - jnp.asarray(operator.noise.variance, b.dtype) * residual, _squared(residual)
 
     def passes(self, n: int) -> float:
         return 2.0
@@ -96,8 +97,8 @@ class Trap(Estimate):
         self, operator: Operator, b: Columns, point: Columns, key: RandomKey
     ) -> tuple[Columns, Float[Array, " s"]]:
         index, scale = _batch(operator, key, self.batch_size)
-        rows = operator.kernel_rows(index, point)
-        whole = jnp.asarray(operator.noise, b.dtype) * point - b
+        rows = operator.noiseless.rows(index, point)
+        whole = jnp.asarray(operator.noise.variance, b.dtype) * point - b
         return whole.at[index].add(scale * rows), scale * _squared(rows + whole[index])
 
     def passes(self, n: int) -> float:
@@ -114,13 +115,13 @@ class RandomFeatures(Estimate):
         self, operator: Operator, b: Columns, point: Columns, key: RandomKey
     ) -> tuple[Columns, Float[Array, " s"]]:
         z = operator.feature_matrix(self.pool.resampled(key, self.num))
-        gradient = jnp.asarray(operator.noise, b.dtype) * point - b + z @ (z.T @ point)
+        gradient = jnp.asarray(operator.noise.variance, b.dtype) * point - b + z @ (z.T @ point)
         return gradient, _squared(gradient)
 
     def passes(self, n: int) -> float:
         return self.num / n
 
-    def prepared(self, operator: Operator, key: RandomKey) -> RandomFeatures:
+    def prepare(self, operator: Operator, key: RandomKey) -> RandomFeatures:
         return RandomFeatures(self.num, operator.features(key, FEATURE_POOL))
 
 
@@ -261,27 +262,36 @@ class Descent(IterativeSolver):
     num_steps: int = 100_000
     tol: float = 1e-2
 
-    patience: ClassVar[float] = math.inf  # to see where an alternative gets stuck is what it is for
-
     def __check_init__(self) -> None:
         check_positive(self.step_size, "step_size")
         check_count(self.num_steps, "num_steps", 1)
         check_tol(self.tol)
 
-    def prepared(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[Descent, float]:
-        return replace(self, estimate=self.estimate.prepared(operator, key)), 0.0
+    def prepare(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[PreparedDescent, float]:
+        return PreparedDescent(self, self.estimate.prepare(operator, key)), 0.0
+
+
+class PreparedDescent(Prepared):
+    """Descent with an estimate that has drawn what it needs."""
+
+    settings: Descent
+    estimate: Estimate
+
+    rules: ClassVar[Rules] = Rules(patience=math.inf)  # to see where an alternative gets stuck is what it is for
 
     def init(self, operator: Operator, b: Columns, start: Columns) -> DescentState:
-        return DescentState(start, self.update.init(start), start, jnp.int32(0))
+        return DescentState(start, self.settings.update.init(start), start, jnp.int32(0))
 
     def step(
         self, operator: Operator, b: Columns, state: DescentState, key: RandomKey
     ) -> tuple[DescentState, Float[Array, " s"]]:
         alpha, memory, average, step = state
-        point = self.update.lookahead(alpha, memory)
+        point = self.settings.update.lookahead(alpha, memory)
         gradient, squared = self.estimate(operator, b, point, key)
-        alpha, memory = self.update(alpha, memory, gradient, jnp.asarray(self.step_size / operator.n, b.dtype))
-        average = self.average(average, alpha, step + 1, self.num_steps)
+        alpha, memory = self.settings.update(
+            alpha, memory, gradient, jnp.asarray(self.settings.step_size / operator.n, b.dtype)
+        )
+        average = self.settings.average(average, alpha, step + 1, self.settings.num_steps)
         return DescentState(alpha, memory, average, step + 1), squared
 
     def weights(self, state: DescentState) -> Columns:
@@ -291,13 +301,11 @@ class Descent(IterativeSolver):
         return self.estimate.passes(n)
 
     def max_steps(self, n: int) -> int:
-        return self.num_steps
-
-    def slower(self) -> None:
-        return None
+        return self.settings.num_steps
 
     def explain_divergence(self, operator: Operator, key: RandomKey) -> str:
-        return f"step_size={self.step_size:.3g} is too large for this combination. Pass a tenth of it, or use SDD()."
+        step_size = self.settings.step_size
+        return f"step_size={step_size:.3g} is too large for this combination. Pass a tenth of it, or use SDD()."
 
 
 def _batch(operator: Operator, key: RandomKey, size: int) -> tuple[Int[Array, " batch"], float]:

@@ -20,7 +20,6 @@ class Preconditioner(eqx.Module):
     F: Float[AnyArray, "n k"]
     inner: Float[AnyArray, "k k"]  # Cholesky factor of noise I + F^T F, in float64
     noise: AnyArray
-    left: AnyArray  # trace of K - F F^T: what the columns did not explain
 
     def __call__(self, v: Columns) -> Columns:
         inside = jax.scipy.linalg.cho_solve((self.inner, True), (self.F.T @ v).astype(self.inner.dtype))
@@ -44,7 +43,7 @@ class PivotedCholesky(eqx.Module):
     @eqx.filter_jit
     def __call__(self, operator: Operator, key: RandomKey) -> Preconditioner:
         rank, dtype = min(self.rank, operator.n), operator.dtype
-        diagonal = operator.kernel_diagonal()
+        diagonal = operator.noiseless.diagonal()
         one = jnp.ones((1, 1), dtype)
         # A pivot below the rounding error of the diagonal would divide noise by noise.
         smallest = jnp.max(diagonal) * jnp.finfo(dtype).eps * 10.0
@@ -56,12 +55,12 @@ class PivotedCholesky(eqx.Module):
             else:
                 pivot = jnp.argmax(unexplained)
             height = unexplained[pivot]
-            column = operator.kernel_columns(pivot[None], one)[:, 0] - F @ F[pivot]
+            column = operator.noiseless.columns(pivot[None], one)[:, 0] - F @ F[pivot]
             column = jnp.where(height > smallest, column / jnp.sqrt(jnp.maximum(height, smallest)), 0.0)
             unexplained = jnp.maximum(unexplained - column**2, 0.0).at[pivot].set(0.0)
             return F.at[:, i].set(column), unexplained
 
-        F, unexplained = jax.lax.fori_loop(0, rank, add_column, (jnp.zeros((diagonal.shape[0], rank), dtype), diagonal))
+        F, _ = jax.lax.fori_loop(0, rank, add_column, (jnp.zeros((diagonal.shape[0], rank), dtype), diagonal))
         wide = F.astype(jnp.float64)
-        gram = wide.T @ wide + jnp.asarray(operator.noise, jnp.float64) * jnp.eye(rank, dtype=jnp.float64)
-        return Preconditioner(F, jnp.linalg.cholesky(gram), operator.noise, jnp.sum(unexplained))
+        gram = wide.T @ wide + jnp.asarray(operator.noise.variance, jnp.float64) * jnp.eye(rank, dtype=jnp.float64)
+        return Preconditioner(F, jnp.linalg.cholesky(gram), operator.noise.variance)

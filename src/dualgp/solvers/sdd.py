@@ -6,10 +6,9 @@ random coordinates. The noise of that estimate vanishes at the solution, so a co
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +17,7 @@ from jaxtyping import Array, Float
 from dualgp._checks import check_count
 from dualgp._types import Columns, RandomKey, Scalar
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, check_tol
+from dualgp.solvers.base import IterativeSolver, Prepared, check_tol
 from dualgp.solvers.spectrum import Spectrum, estimate_spectrum
 
 SAFETY = 0.9  # share of the largest stable step size that "auto" takes
@@ -28,9 +27,9 @@ SMALLEST_BATCH, LARGEST_BATCH = 64, 512
 class SDDState(NamedTuple):
     """What the next step needs."""
 
-    alpha: Columns
-    velocity: Columns
-    average: Columns
+    alpha: Float[Array, "n s"]
+    velocity: Float[Array, "n s"]
+    average: Float[Array, "n s"]
 
 
 class SDD(IterativeSolver):
@@ -54,30 +53,54 @@ class SDD(IterativeSolver):
     momentum: float = 0.9
     averaging: float | Literal["auto"] = "auto"
     tol: float = 1e-2
-    may_slow_down: bool = eqx.field(default=False, repr=False)
 
     def __check_init__(self) -> None:
         check_count(self.num_steps, "num_steps", 1)
         if self.batch_size != "auto":
             check_count(self.batch_size, "batch_size", 1)
-        if isinstance(self.step_size, (int, float)) and not self.step_size > 0:
-            raise ValueError(f"step_size must be positive or 'auto', got {self.step_size!r}.")
-        if isinstance(self.step_size, str) and self.step_size != "auto":
+        if not (self.step_size == "auto" if isinstance(self.step_size, str) else self.step_size > 0):
             raise ValueError(f"step_size must be positive or 'auto', got {self.step_size!r}.")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}.")
-        if self.averaging != "auto" and not 0 < self.averaging <= 1:
+        if not (self.averaging == "auto" if isinstance(self.averaging, str) else 0 < self.averaging <= 1):
             raise ValueError(f"averaging must be in (0, 1] or 'auto', got {self.averaging!r}.")
         check_tol(self.tol)
 
+    def prepare(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[PreparedSDD, float]:
+        batch_size, step_size, passes = self.batch_size, self.step_size, 0.0
+        if isinstance(batch_size, str) or isinstance(step_size, str):
+            spectrum = estimate_spectrum(operator, key)
+            passes = spectrum.passes
+            if isinstance(batch_size, str):
+                batch_size = choose_batch_size(spectrum, self.momentum)
+            if isinstance(step_size, str):
+                step_size = SAFETY * stable_step_size(spectrum, batch_size, self.momentum)
+        # The paper's 100 / T suits a run of T steps; one that may stop early must not drag its past along.
+        suitable = max(min(1.0, 100 / self.num_steps), 0.01 if self.tol > 0 else 0.0)
+        averaging = suitable if isinstance(self.averaging, str) else self.averaging
+        step_size = np.float64(step_size)  # an array for JAX: another step size needs no compilation
+        settings = replace(self, step_size=step_size, batch_size=batch_size, averaging=averaging)
+        return PreparedSDD(settings, step_size, batch_size, averaging, may_slow_down=self.step_size == "auto"), passes
+
+
+class PreparedSDD(Prepared):
+    """Stochastic dual descent with a value for every setting."""
+
+    settings: SDD
+    step_size: float | Scalar
+    batch_size: int
+    averaging: float
+    may_slow_down: bool
+
     def init(self, operator: Operator, b: Columns, start: Columns) -> SDDState:
-        return SDDState(alpha=start, velocity=jnp.zeros_like(start), average=start)
+        alpha = jnp.asarray(start)
+        return SDDState(alpha=alpha, velocity=jnp.zeros_like(alpha), average=alpha)
 
     def step(
         self, operator: Operator, b: Columns, state: SDDState, key: RandomKey
     ) -> tuple[SDDState, Float[Array, " s"]]:
         alpha, velocity, average = state
-        n, B, rho, r = operator.n, self.batch_size, self.momentum, self.averaging
+        n, B, rho, r = operator.n, self.batch_size, self.settings.momentum, self.averaging
         step = jnp.asarray(self.step_size, b.dtype) / B  # beta * n / B
 
         index = jax.random.randint(key, (B,), 0, n, jnp.int32)  # independent, with replacement
@@ -95,38 +118,15 @@ class SDD(IterativeSolver):
         return self.batch_size / n
 
     def max_steps(self, n: int) -> int:
-        return self.num_steps
+        return self.settings.num_steps
 
-    def prepared(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[SDD, float]:
-        batch, step, passes = self.batch_size, self.step_size, 0.0
-        if batch == "auto" or step == "auto":
-            spectrum = estimate_spectrum(operator, key)
-            passes = spectrum.passes
-            if batch == "auto":
-                critical = critical_batch_size(spectrum, self.momentum)
-                power = 1 << int(np.ceil(np.log2(max(critical, 1.0))))
-                batch = min(operator.n, max(SMALLEST_BATCH, min(LARGEST_BATCH, power)))
-            if step == "auto":
-                step = SAFETY * stable_step_size(spectrum, batch, self.momentum)
-        averaging = self.averaging
-        if averaging == "auto":
-            # The paper's 100 / T suits a run of T steps; one that may stop early must not drag its past along.
-            averaging = max(min(1.0, 100 / self.num_steps), 0.01 if self.tol > 0 else 0.0)
-        return SDD(
-            step_size=np.float64(step),
-            batch_size=batch,
-            num_steps=self.num_steps,
-            momentum=self.momentum,
-            averaging=averaging,
-            tol=self.tol,
-            may_slow_down=self.step_size == "auto",
-        ), passes
-
-    def slower(self) -> SDD | None:
-        return eqx.tree_at(lambda solver: solver.step_size, self, self.step_size / 2) if self.may_slow_down else None
+    def slower(self) -> PreparedSDD | None:
+        half = self.step_size / 2
+        settings = replace(self.settings, step_size=half)
+        return replace(self, settings=settings, step_size=half) if self.may_slow_down else None
 
     def explain_divergence(self, operator: Operator, key: RandomKey) -> str:
-        limit = stable_step_size(estimate_spectrum(operator, key), self.batch_size, self.momentum)
+        limit = stable_step_size(estimate_spectrum(operator, key), self.batch_size, self.settings.momentum)
         if self.step_size < limit:
             return (
                 f"step_size={float(self.step_size):.3g} is below the predicted limit of {limit:.3g}, so rounding is "
@@ -152,3 +152,9 @@ def critical_batch_size(spectrum: Spectrum, momentum: float) -> float:
     """The batch at which both terms of `stable_step_size` are equal: a larger one buys at most a factor 2."""
     curvature = (1 + 2 * momentum) / (2 + 2 * momentum) * spectrum.largest / spectrum.n
     return spectrum.diagonal / (2 * (1 - momentum) * curvature)
+
+
+def choose_batch_size(spectrum: Spectrum, momentum: float) -> int:
+    """The power of two from the critical batch size on, within limits."""
+    power = 1 << int(np.ceil(np.log2(max(critical_batch_size(spectrum, momentum), 1.0))))
+    return min(spectrum.n, max(SMALLEST_BATCH, min(LARGEST_BATCH, power)))

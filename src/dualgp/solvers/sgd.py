@@ -19,8 +19,9 @@ from jaxtyping import Array, Float
 from dualgp._checks import check_count, check_positive
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, check_tol
+from dualgp.solvers.base import IterativeSolver, Prepared, check_tol
 from dualgp.solvers.descent import FEATURE_POOL
+from dualgp.solvers.stopping import Rules
 
 
 class SGDState(NamedTuple):
@@ -52,9 +53,6 @@ class SGD(IterativeSolver):
     num_features: int = 100
     clip: float = 0.1
     tol: float = 1e-2
-    pool: Any = None
-
-    patience: ClassVar[float] = math.inf  # its residual stops falling long before its predictions stop improving
 
     def __check_init__(self) -> None:
         for name in ("batch_size", "num_steps", "num_features"):
@@ -63,6 +61,21 @@ class SGD(IterativeSolver):
             check_positive(getattr(self, name), name)
         check_tol(self.tol)
 
+    def prepare(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[PreparedSGD, float]:
+        averaging = min(1.0, 100 / self.num_steps) if self.averaging is None else self.averaging
+        pool = operator.features(key, FEATURE_POOL)
+        return PreparedSGD(replace(self, averaging=averaging), averaging, pool), 0.0
+
+
+class PreparedSGD(Prepared):
+    """Primal stochastic gradient descent with the features that its regulariser draws from."""
+
+    settings: SGD
+    averaging: float
+    pool: Any
+
+    rules: ClassVar[Rules] = Rules(patience=math.inf)  # predictions go on improving long after the residual
+
     def init(self, operator: Operator, b: Columns, start: Columns) -> SGDState:
         return SGDState(alpha=start, velocity=jnp.zeros_like(start), average=start)
 
@@ -70,19 +83,19 @@ class SGD(IterativeSolver):
         self, operator: Operator, b: Columns, state: SGDState, key: RandomKey
     ) -> tuple[SGDState, Float[Array, " s"]]:
         alpha, velocity, average = state
-        n, B, rho = operator.n, self.batch_size, self.momentum
-        r = min(1.0, 100 / self.num_steps) if self.averaging is None else self.averaging
-        noise = jnp.asarray(operator.noise, b.dtype)
+        settings = self.settings
+        n, B, rho, r = operator.n, settings.batch_size, settings.momentum, self.averaging
+        noise = jnp.asarray(operator.noise.variance, b.dtype)
         index_key, feature_key = jax.random.split(key)
 
         point = alpha + rho * velocity
         index = jax.random.randint(index_key, (B,), 0, n, jnp.int32)
-        fit = operator.kernel_rows(index, point) - b[index]
-        Phi = operator.feature_matrix(self.pool.resampled(feature_key, self.num_features))
-        gradient = operator.kernel_columns(index, fit) / B + noise / n * (Phi @ (Phi.T @ point))
+        fit = operator.noiseless.rows(index, point) - b[index]
+        Phi = operator.feature_matrix(self.pool.resampled(feature_key, settings.num_features))
+        gradient = operator.noiseless.columns(index, fit) / B + noise / n * (Phi @ (Phi.T @ point))
         norm = jnp.linalg.norm(gradient, axis=0)
-        gradient = gradient * jnp.minimum(1.0, self.clip / jnp.maximum(norm, jnp.finfo(b.dtype).tiny))
-        velocity = rho * velocity - self.step_size * gradient
+        gradient = gradient * jnp.minimum(1.0, settings.clip / jnp.maximum(norm, jnp.finfo(b.dtype).tiny))
+        velocity = rho * velocity - settings.step_size * gradient
         alpha = alpha + velocity
         average = r * alpha + (1 - r) * average
 
@@ -93,16 +106,10 @@ class SGD(IterativeSolver):
         return state.average
 
     def passes_per_step(self, n: int) -> float:
-        return 2 * self.batch_size / n
+        return 2 * self.settings.batch_size / n
 
     def max_steps(self, n: int) -> int:
-        return self.num_steps
-
-    def prepared(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[SGD, float]:
-        return replace(self, pool=operator.features(key, FEATURE_POOL)), 0.0
-
-    def slower(self) -> None:
-        return None
+        return self.settings.num_steps
 
     def explain_divergence(self, operator: Operator, key: RandomKey) -> str:
-        return f"step_size={self.step_size:.3g} is too large here. Pass a tenth of it, or use solver='auto'."
+        return f"step_size={self.settings.step_size:.3g} is too large here. Pass a tenth of it, or use solver='auto'."

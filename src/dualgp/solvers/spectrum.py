@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dualgp._random import generator, subkeys
-from dualgp._types import RandomKey
+from dualgp._random import generator, subkey
+from dualgp._types import Indices, RandomKey
 from dualgp.operators import Operator
 
 PROBE_POINTS = 2000
@@ -26,12 +26,11 @@ class Spectrum(NamedTuple):
 
 def estimate_spectrum(operator: Operator, key: RandomKey) -> Spectrum:
     """Power iteration on the block of a random subsample: lambda_1(K) / n hardly depends on the sample's size."""
-    choice_key, start_key = subkeys(key, 2)
     num = min(operator.n, PROBE_POINTS)
-    index = generator(choice_key).choice(operator.n, num, replace=False)
+    index = generator(subkey(key, "rows")).choice(operator.n, num, replace=False)
     block, diagonal = _block_and_diagonal(operator, index)
-    noise = float(operator.noise)
-    largest = noise + (float(largest_eigenvalue(block, start_key)) - noise) * operator.n / num
+    noise = operator.noise.smallest
+    largest = noise + (float(largest_eigenvalue(block, subkey(key, "power iteration"))) - noise) * operator.n / num
     return Spectrum(operator.n, largest, float(diagonal), (num / operator.n) ** 2)
 
 
@@ -48,5 +47,5 @@ def largest_eigenvalue(block: Float[Array, "m m"], key: RandomKey) -> Float[Arra
 
 
 @eqx.filter_jit
-def _block_and_diagonal(operator: Operator, index: Array) -> tuple[Float[Array, "m m"], Float[Array, ""]]:
+def _block_and_diagonal(operator: Operator, index: Indices) -> tuple[Float[Array, "m m"], Float[Array, ""]]:
     return operator.block(index), jnp.max(operator.diagonal())

@@ -1,9 +1,13 @@
-"""When to stop: one deadline for everything that a call does, budgets, and the rules of convergence."""
+"""When to stop: one deadline for everything that a call does, and the rules by which a run has diverged or stalled."""
 
 from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass, replace
+
+PATIENT_STEPS = 300  # the fewest steps in which a residual that does not fall counts as stalled
+PROGRESS = 0.9  # the residual makes progress when it falls to this share of what it was
 
 
 class Deadline:
@@ -47,3 +51,54 @@ class Deadline:
 def as_deadline(limit: Deadline | float | None) -> Deadline:
     """A deadline that has begun already, or one that begins now: seconds, or None for no limit."""
     return limit if isinstance(limit, Deadline) else Deadline(limit)
+
+
+def steps_in_time(seconds: float, per_step: float, longest_step: float) -> int:
+    """The most steps that end within `seconds`, if one of them may take `longest_step` times as long as the others."""
+    return max(0, math.floor(seconds / per_step - (longest_step - 1.0)))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What stopping depends on besides the residual: properties of a method, not settings.
+
+    - `growth_limit`: the run has diverged if the residual exceeds the smallest one so far by this factor.
+    - `patience`: the run has stalled if the residual falls by less than a tenth in this many passes.
+    - `longest_step`: how long the longest step takes, in units of an ordinary one.
+    - `if_unfinished`: what to do about a run that ended early. Error bars are too wide then if weights are linear in b.
+    """
+
+    growth_limit: float = 10.0
+    patience: float = 20.0
+    longest_step: float = 1.0
+    if_unfinished: str = "Give it more time (refine), or accept wider error bars."
+
+
+@dataclass(frozen=True)
+class Level:
+    """The history of the relative residual of all columns together, as far as stopping depends on it.
+
+    `milestone` is the smallest residual when it last made progress, at step `milestone_step`.
+    """
+
+    first: float = 1.0
+    smallest: float = 1.0
+    now: float = math.inf
+    milestone: float = math.inf
+    milestone_step: int = 0
+
+    def update(self, now: float, step: int) -> Level:
+        """The history after a chunk of steps that ended at step number `step`."""
+        smallest = min(self.smallest, now)  # in this order: a NaN changes nothing
+        if smallest < PROGRESS * self.milestone:
+            return Level(self.first, smallest, now, smallest, step)
+        return replace(self, smallest=smallest, now=now)
+
+    def has_blown_up(self, rules: Rules) -> bool:
+        """Whether the residual has grown beyond the limit, or is not a number."""
+        return not math.isfinite(self.now) or self.now > max(self.first, rules.growth_limit * self.smallest)
+
+    def has_stalled(self, rules: Rules, step: int, passes_per_step: float) -> bool:
+        """Whether the last third of the run, and the method's patience, went by without progress."""
+        patience = max(PATIENT_STEPS, rules.patience / passes_per_step, step / 3)
+        return step - self.milestone_step > patience

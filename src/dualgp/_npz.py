@@ -1,13 +1,14 @@
 """Arrays and a JSON header in one file: an uncompressed .npz whose first member is the header. Never pickle.
 
-Written under a temporary name and then renamed, so that a reader sees the old file or the new one. Every member
-carries a checksum, which is compared on reading.
+A file is written under a temporary name of its own and then renamed: a reader sees the old file or the new one, however
+many processes and threads write at once. Every member carries a checksum, which is compared on reading.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import uuid
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,9 +29,9 @@ def write(path: str | os.PathLike, header: Mapping[str, Any], arrays: Mapping[st
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
-    temporary = path.with_name(path.name + ".writing")
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.writing")
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:  # with the permissions of any new file, unlike tempfile's
             np.savez(file, allow_pickle=False, **{HEADER: np.array(json.dumps(header)), **arrays})
             file.flush()
             os.fsync(file.fileno())

@@ -1,0 +1,276 @@
+"""The one loop of all iterative solvers: jitted chunks of steps, and between them everything a person cares about."""
+
+import math
+import time
+from dataclasses import asdict, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dualgp._arrays import compiled
+from dualgp._checks import check_key
+from dualgp._random import subkey
+from dualgp._threads import one_blas_thread_on_few_cores
+from dualgp._types import AnyArray, Columns, RandomKey
+from dualgp.checkpoints import Checkpoint
+from dualgp.operators import Operator
+from dualgp.solvers.base import IterativeSolver, Prepared, Result, Run, Solution
+from dualgp.solvers.messages import describe
+from dualgp.solvers.progress import Progress, progress_bar
+from dualgp.solvers.residual import Residual, check_residual, column_norms, passes_of_check
+from dualgp.solvers.stopping import Level, steps_in_time
+
+# A chunk is at most a pass and a fixed amount of work, not of time: a run must not depend on the machine's speed. Twice
+# as long ones end later than they must: 4.8 instead of 4.4 passes for the mean on elevators.
+CHUNK_ENTRIES = 5e7
+CHECKPOINT_SECONDS = 30.0
+MOST_SLOWDOWNS = 10
+BETWEEN_CHECKS = 4.0  # a failed check on fresh rows is followed by this many times its own cost in steps
+FORGETTING = 0.9  # the measured time of a step may fall by a tenth from chunk to chunk, and rise at once
+MUCH_WORSE = 2.0  # times the smallest residual: beyond, an unfinished run returns the iterate that had it
+
+
+def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> Solution:
+    """Run `requested` until it has converged on fresh rows, stalled, diverged, spent its budget or been interrupted."""
+    with one_blas_thread_on_few_cores():
+        loop = Loop(requested, operator, b, run)
+        try:
+            result = loop.go_on()
+        except KeyboardInterrupt:
+            if not operator.layout.is_alone:  # what is left to do takes all processes, and the others do not know
+                raise
+            result = Result.INTERRUPTED
+        return loop.finish(result)
+
+
+class Loop:
+    """One run of an iterative solver."""
+
+    def __init__(self, requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> None:
+        key = check_key(run.key, type(requested).__name__)
+        self.setup_key, self.step_key, self.check_key = (subkey(key, name) for name in ("setup", "steps", "checks"))
+        self.operator, self.b, self.run, self.norms = operator, b, run, column_norms(b)
+        self.prepared, passes = requested.prepare(operator, b, self.setup_key)
+        self.passes_per_step = self.prepared.passes_per_step(operator.n)
+        self.chunk = max(1, round(min(1.0, CHUNK_ENTRIES / operator.n**2) / self.passes_per_step))
+        start = (
+            operator.layout.place(np.zeros((operator.n, b.shape[1]), b.dtype), operator.dtype)
+            if run.start is None
+            else run.start
+        )
+        self.state, self.first_step = self._init(start), 0
+        if run.resume is not None and _is_alike(run.resume.state, self.state):
+            self.state, self.first_step = run.resume.state, run.resume.steps
+        self.last_good, self.began = self.state, run.began
+        self.checked: Residual | None = None  # the check of the present state, if there was one
+        passes += 0.0 if run.start is None else self.prepared.start_passes
+        self.progress = Progress(self.first_step, passes, level=Level(milestone_step=self.first_step))
+        self.file, self.last_saved = None, time.perf_counter()
+        if run.checkpoint is not None:
+            self.file = Checkpoint(run.checkpoint, (requested, *operator.fingerprint(b, start), key, self.first_step))
+            self._load(self.file)
+        if run.start is not None and not self.progress.trace and self.first_step == 0:
+            self._measure_start(start)
+        self.seconds_per_step: float | None = None
+        self._compile()
+
+    def go_on(self) -> Result:
+        """Chunk after chunk until there is a reason to stop."""
+        prepared = self.prepared
+        with progress_bar(self.run.progress, type(prepared.settings).__name__, prepared.tol) as show:
+            while (num := self._next_chunk()) > 0:
+                residual = self._take(num)
+                if self.progress.level.has_blown_up(self.prepared.rules):
+                    if not self._start_again_more_carefully():
+                        return Result.DIVERGED
+                    continue
+                show(residual, (self.progress.step - self.first_step) / self.prepared.max_steps(self.operator.n))
+                if (result := self._judge(residual)) is not None:
+                    return result
+                if self.file is not None and self._agreed_seconds_since(self.last_saved) >= CHECKPOINT_SECONDS:
+                    self._save(self.file)
+        return Result.BUDGET_REACHED
+
+    def finish(self, result: Result) -> Solution:
+        """The best iterate, checked on fresh rows: what is returned is what was checked."""
+        is_unfinished = result in (Result.BUDGET_REACHED, Result.STALLED, Result.INTERRUPTED)
+        if self.file is not None and is_unfinished:
+            self._save(self.file)
+        level = self.progress.level
+        if result is Result.DIVERGED or (is_unfinished and level.now > MUCH_WORSE * level.smallest):
+            self.state, self.checked = self.last_good, None
+        checked = self.checked or self._check()
+        if result in (Result.BUDGET_REACHED, Result.STALLED) and checked.upper.max() <= self.prepared.tol:
+            result = Result.CONVERGED
+        if self.file is not None and result is Result.CONVERGED:
+            self.file.delete()
+        residuals = self.prepared.residuals(self.state) if checked.rows is None else checked.rows
+        worst = float(checked.estimate.max())
+        return Solution(
+            weights=self._given_back(self.prepared.weights(self.state)),
+            result=result,
+            message=describe(result, self.prepared, self.operator, self.progress, worst, self.setup_key),
+            residual=checked.estimate,
+            residual_upper=checked.upper,
+            residuals=None if residuals is None else self._given_back(residuals),
+            steps=self.progress.step,
+            passes=self.progress.passes,
+            seconds=self._seconds(),
+            solver=self.prepared.settings,
+            trace=self.progress.as_trace(self.b.shape[1]),
+            state=self.state,
+        )
+
+    def _next_chunk(self) -> int:
+        """The number of steps that every budget has left, at most a chunk. The first step is taken in any case."""
+        left = self.prepared.max_steps(self.operator.n) - (self.progress.step - self.first_step)
+        if self.run.max_passes is not None:
+            left = min(left, math.floor((self.run.max_passes - self.progress.passes) / self.passes_per_step))
+        if self.progress.step == self.first_step:
+            left = max(left, 1)
+        if self.run.deadline.is_set:
+            left = min(left, self._steps_in_time())
+        return min(left, self.chunk)
+
+    def _steps_in_time(self) -> int:
+        """Steps that end before the deadline, with time left for the final check; 1 before any was measured."""
+        if self.seconds_per_step is None:
+            return 1
+        check = passes_of_check(self.operator.n) / self.passes_per_step * self.seconds_per_step
+        left = self.operator.layout.agree(self.run.deadline.left) - check
+        return steps_in_time(left, self.seconds_per_step, self.prepared.rules.longest_step)
+
+    def _take(self, num: int) -> float:
+        """`num` steps; returns the largest relative residual of a column that they saw."""
+        progress, began = self.progress, time.perf_counter()
+        self.state, squared = advance(
+            self.prepared, self.operator, self.b, self.state, self.step_key, progress.step, num
+        )
+        self.checked, norms = None, np.sqrt(squared)
+        progress.step += num
+        progress.passes += num * self.passes_per_step
+        progress.level = progress.level.update(self._relative(norms), progress.step)
+        if progress.level.now <= progress.level.smallest:
+            self.last_good = self.state
+        if self.run.deadline.is_set:
+            seconds = self._agreed_seconds_since(began) / num
+            self.seconds_per_step = max(seconds, FORGETTING * (self.seconds_per_step or 0.0))
+        relative = norms / self.norms
+        progress.trace.append((progress.step, progress.passes, self._seconds(), relative.tolist()))
+        return float(relative.max())
+
+    def _judge(self, residual: float) -> Result | None:
+        """Whether the run has converged or stalled; None if it is to go on."""
+        tol, progress = self.prepared.tol, self.progress
+        if residual <= tol and progress.passes >= progress.next_check:
+            checked = self._check()
+            if checked.upper.max() <= tol:
+                return Result.CONVERGED
+            if 0 < tol < checked.rounding.max():  # no residual that is computed in this precision would pass
+                return Result.STALLED
+            progress.next_check = progress.passes + BETWEEN_CHECKS * checked.passes
+        stalled = progress.level.has_stalled(self.prepared.rules, progress.step, self.passes_per_step)
+        return Result.STALLED if tol > 0 and stalled else None
+
+    def _check(self) -> Residual:
+        """The residual of the present state on rows that no step has chosen."""
+        progress, key = self.progress, subkey(self.check_key, self.progress.checks)
+        weights = self.prepared.weights(self.state)
+        self.checked = check_residual(self.operator, self.b, weights, key, progress.checks)
+        progress.checks += 1
+        progress.passes += self.checked.passes
+        return self.checked
+
+    def _start_again_more_carefully(self) -> bool:
+        """From the last good iterate, if the solver has a more careful version of itself."""
+        slower = self.prepared.slower() if self.progress.slowdowns < MOST_SLOWDOWNS else None
+        if slower is None:
+            return False
+        weights = self.prepared.weights(self.last_good)
+        self.prepared, self.progress.slowdowns = slower, self.progress.slowdowns + 1
+        self.state = self._init(weights)
+        self._compile()
+        return True
+
+    def _init(self, start: Columns) -> Any:
+        return self.operator.layout.replicate(self.prepared.init(self.operator, self.b, start))
+
+    def _measure_start(self, start: Columns) -> None:
+        """The residual of given weights is what the run begins with, instead of 1."""
+        checked = check_residual(self.operator, self.b, start, subkey(self.check_key, "start"))
+        self.progress.passes += checked.passes
+        first = self._relative(checked.estimate * self.norms)
+        self.progress.level = replace(self.progress.level, first=first, smallest=first)
+
+    def _compile(self) -> None:
+        """Compile the steps before any of them is timed, by taking none of them."""
+        if self.run.deadline.is_set:
+            none = np.int32(0)
+            _advance(self.prepared, self.operator, self.b, self.state, self.step_key, none, none)
+
+    def _relative(self, residual_norms: np.ndarray) -> float:
+        """The relative residual of all columns together."""
+        return float(np.linalg.norm(residual_norms) / np.linalg.norm(self.norms))
+
+    def _agreed_seconds_since(self, moment: float) -> float:
+        """The same in all processes, so that they take the same decisions."""
+        return self.operator.layout.agree(time.perf_counter() - moment)
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self.began
+
+    def _given_back(self, columns: AnyArray) -> AnyArray:
+        return columns if self.operator.layout.holds(columns) else np.asarray(columns)
+
+    def _save(self, file: Checkpoint) -> None:
+        self.progress.seconds, self.last_saved = self._seconds(), time.perf_counter()
+        file.save((self.prepared, self.state, self.last_good), asdict(self.progress))
+
+    def _load(self, file: Checkpoint) -> None:
+        if (saved := file.load((self.prepared, self.state, self.last_good))) is not None:
+            (self.prepared, self.state, self.last_good), progress = saved
+            self.progress = Progress(**progress | {"level": Level(**progress["level"])})
+            self.began -= self.progress.seconds
+
+
+def advance(
+    prepared: Prepared, operator: Operator, b: Columns, state: Any, key: RandomKey, first: int, num: int
+) -> tuple[Any, Float[np.ndarray, " s"]]:
+    """`num` steps from step `first`, and the mean of their squared residuals."""
+    step, total = first, np.zeros(b.shape[1])
+    while step < first + num:
+        state, most = prepared.refresh(operator, state, step, key)
+        few = min(first + num - step, most)
+        state, squared = _advance(
+            prepared, operator, b, operator.layout.replicate(state), key, np.int32(step), np.int32(few)
+        )
+        step, total = step + few, total + np.asarray(squared, np.float64)
+    return state, total / num
+
+
+@compiled
+def _advance(
+    prepared: Prepared, operator: Operator, b: Columns, state: Any, key: RandomKey, first: Array, num: Array
+) -> tuple[Any, Float[Array, " s"]]:
+    """`num` steps from step `first`, and the sum of their squared residuals. `num` is traced: one compilation."""
+
+    def body(t: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
+        state, total = carry
+        # Randomness depends on the step's number alone, so that chunks of any length give the same run.
+        state, squared = prepared.step(operator, b, state, jax.random.fold_in(key, t))
+        return state, total + squared
+
+    return jax.lax.fori_loop(first, first + num, body, (state, jnp.zeros(b.shape[1], b.dtype)))
+
+
+def _is_alike(first: Any, second: Any) -> bool:
+    """Whether two states have the same arrays: those of other settings, such as a block size, may not."""
+
+    def layout(state: Any) -> tuple[Any, Any]:
+        leaves, structure = jax.tree.flatten(state)
+        return structure, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
+
+    return layout(first) == layout(second)

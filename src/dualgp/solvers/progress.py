@@ -1,0 +1,55 @@
+"""Where a run is, and the bar that shows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dualgp.solvers.base import Trace
+from dualgp.solvers.stopping import Level
+
+SMALLEST = 1e-30  # a residual that has a logarithm
+
+
+@dataclass
+class Progress:
+    """Where a run is: with the solver and its states, all that the rest of it depends on. Saved as JSON."""
+
+    step: int
+    passes: float
+    seconds: float = 0.0
+    level: Level = field(default_factory=Level)
+    slowdowns: int = 0
+    checks: int = 0
+    next_check: float = 0.0  # in passes
+    trace: list[Sequence] = field(default_factory=list)  # step, passes, seconds, relative residual of each column
+
+    def as_trace(self, num_columns: int) -> Trace:
+        """The trace as arrays."""
+        steps, passes, seconds, residual = zip(*self.trace, strict=True) if self.trace else ((), (), (), ())
+        residuals = np.array(residual, float).reshape(-1, num_columns)
+        return Trace(np.array(steps, int), np.array(passes, float), np.array(seconds, float), residuals)
+
+
+@contextmanager
+def progress_bar(wanted: bool, name: str, tol: float) -> Iterator[Callable[[float, float], None]]:
+    """A bar whose length is the share of the way from residual 1 to tol on a log scale (or of the step budget)."""
+    if not wanted:
+        yield lambda residual, spent: None
+        return
+    from tqdm.auto import tqdm
+
+    layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+    until = f" (until {tol:.2g})" if tol > 0 else ""
+    with tqdm(total=100.0, desc=name, bar_format=layout) as bar:
+
+        def show(residual: float, spent: float) -> None:
+            way = math.log(max(residual, SMALLEST)) / math.log(tol) if 0 < tol < 1 else 0.0
+            bar.n = max(bar.n, 100.0 * min(1.0, max(way, spent)))
+            bar.set_postfix_str(f"residual {residual:.2g}{until}")
+
+        yield show

@@ -1,0 +1,112 @@
+"""`solve`: the public way in. It checks the columns, gives them an ordinary scale, and undoes that at the end."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dualgp._arrays import in_wide, is_here
+from dualgp._checks import as_float_array, check_finite, refuse_traced
+from dualgp._types import AnyArray, Columns, RandomKey
+from dualgp.operators import Operator
+from dualgp.solvers.auto import Auto
+from dualgp.solvers.base import Run, Solution, Solver
+from dualgp.solvers.stopping import Deadline, as_deadline
+
+
+@in_wide
+def solve(
+    operator: Operator,
+    b: Any,
+    solver: Solver | str = "auto",
+    *,
+    key: RandomKey | None = None,
+    start: Any = None,
+    max_seconds: float | Deadline | None = None,
+    max_passes: float | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    progress: bool = False,
+) -> Solution:
+    """Solve (K + noise * I) @ weights = b.
+
+    **Arguments:**
+
+    - `b`: one (n,) or many (n, s) right-hand sides, solved together.
+    - `solver`: a solver such as `SDD()`, or "auto".
+    - `key`: randomness; not needed by `Cholesky`.
+    - `start`: weights to start from, in the shape of `b`; zeros by default. Or a `Solution` to go on with: by the same
+      method it continues exactly where that ended, momentum and all, so that with the same key two halves are one run.
+    - `max_seconds`, `max_passes`: stop there and return what there is. Ctrl-C does the same. Compilation, preparation
+      and the final check count. At least one step is taken. `max_seconds` may be a `Deadline` that has begun already.
+    - `checkpoint`: a file to save the state to now and then. The same call continues from it, and ends with the same
+      weights as if it had never been interrupted. It is deleted on convergence.
+    - `progress`: show a progress bar.
+    """
+    refuse_traced("solve", operator, b)
+    solver, deadline = as_solver(solver), as_deadline(max_seconds)
+    if max_passes is not None and not max_passes > 0:
+        raise ValueError(f"max_passes must be positive, got {max_passes!r}. Leave it out for no limit.")
+    columns = _as_columns(b, operator, "b")
+    resume, start = (start, start.weights) if isinstance(start, Solution) else (None, start)
+    start = None if start is None else _as_columns(start, operator, "start")
+    if start is not None and start.shape != columns.shape:
+        raise ValueError(f"start has shape {start.shape}, but b has {columns.shape}. Pass weights in the shape of b.")
+    scale = _power_of_two_scale(columns)
+    is_scaled = bool((scale != 1).any())  # a product with ones takes time to compile
+    if is_scaled:
+        columns, start = columns / scale, None if start is None else start / scale
+    solution = solver.run(operator, columns, Run(key, start, resume, deadline, max_passes, checkpoint, progress))
+
+    def give_back(array: AnyArray) -> AnyArray:
+        array = array * scale if is_scaled else array
+        array = (
+            operator.layout.collect(array) if operator.layout.holds(array) and not operator.layout.holds(b) else array
+        )
+        return array if np.ndim(b) == 2 else array[:, 0]
+
+    residuals = None if solution.residuals is None else give_back(solution.residuals)
+    return replace(solution, weights=give_back(solution.weights), residuals=residuals)
+
+
+def as_solver(solver: Solver | str) -> Solver:
+    """The solver itself, or the automatic choice for "auto"."""
+    if isinstance(solver, Solver):
+        return solver
+    if solver == "auto":
+        return Auto()
+    raise TypeError(f"solver must be 'auto' or a solver such as SDD(), got {solver!r}.")
+
+
+def _as_columns(b: Any, operator: Operator, name: str) -> Columns:
+    if operator.layout.holds(b):
+        return b
+    array = as_float_array(b, name)
+    if array.ndim not in (1, 2) or array.shape[0] != operator.n:
+        raise ValueError(
+            f"{name} has shape {array.shape}, but the operator has {operator.n} rows. Pass ({operator.n},) or "
+            f"({operator.n}, columns)."
+        )
+    check_finite(array, name)
+    return operator.layout.place(array[:, None] if array.ndim == 1 else array, operator.dtype)
+
+
+def _power_of_two_scale(b: Columns) -> Float[np.ndarray, " s"]:
+    """1 for columns of ordinary size; for others the power of two that makes them so, lest their squares overflow."""
+    if is_here(b):
+        columns = np.asarray(b)
+        size = np.maximum(columns.max(axis=0, initial=0.0), -columns.min(axis=0, initial=0.0)).astype(np.float64)
+    else:
+        size = np.asarray(_sizes(b), np.float64)
+    ordinary = (size == 0) | ((size > 1e-6) & (size < 1e6))
+    return np.where(ordinary, 1.0, np.exp2(np.floor(np.log2(np.where(size > 0, size, 1.0))))).astype(b.dtype)
+
+
+@eqx.filter_jit
+def _sizes(b: Columns) -> Float[Array, " s"]:
+    return jnp.max(jnp.abs(b), axis=0, initial=0.0)
