@@ -118,6 +118,14 @@ def test_two_processes_give_the_answer_of_one(alone, by_two, case, what):
     assert_same(alone, by_two, case, what)
 
 
+def test_two_devices_give_the_answer_of_one_on_counts(folder):
+    case = {**BLOCKS, "dtype": "float32", "counts": True}
+    one = results(folder, "one", {"blocks": {**case, "mesh": None}}, 0)
+    two = results(folder, "counts", {"blocks": {**case, "mesh": "all"}}, 0, devices=2)
+    for what in ("mean", "std", "samples"):
+        assert_same(one, two, "blocks", what)
+
+
 def test_a_step_sends_the_sums_of_its_rows_and_nothing_else():
     code = """
 import re, jax, numpy as np, dualgp as dg
