@@ -1,4 +1,4 @@
-"""On GPUs and TPUs matrix products ask for all digits: seen in the programs that are lowered for them, no device needed."""
+"""On GPUs and TPUs matrix products ask for all digits, as the programs that are lowered for them show."""
 
 import re
 
@@ -10,7 +10,7 @@ import pytest
 import dualgp as dg
 from cases import points
 from dualgp._arrays import wide
-from dualgp.learning.full import _kernel_gradient, _share
+from dualgp.learning.pathwise import _kernel_gradient, _share
 from dualgp.learning.parameters import Parameters
 from dualgp.operators import policy
 from dualgp.solvers import iterate

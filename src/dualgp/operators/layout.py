@@ -94,27 +94,27 @@ class Local:
         """`function` of each device's shards of its arguments."""
         return function
 
-    def sum_shards(self, array: AnyArray) -> AnyArray:
+    def sum_shards(self, array: AnyArray) -> Any:
         """Inside `map_shards`: the sum over all devices."""
         return array
 
-    def take(self, array: AnyArray, index: Indices) -> AnyArray:
+    def take(self, array: AnyArray, index: Indices) -> Any:
         """Inside `map_shards`: array[index] for the rows of this shard, zero for others."""
         return array[index]
 
-    def take_own(self, array: AnyArray) -> AnyArray:
+    def take_own(self, array: AnyArray) -> Any:
         """Inside `map_shards`: of an array with all rows, those of this shard."""
         return array
 
-    def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> AnyArray:
+    def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> Any:
         """Inside `map_shards`: add(total, *shards) for the shards of every device in turn."""
         return add(total, *shards)
 
-    def everywhere(self, array: AnyArray) -> AnyArray:
+    def everywhere(self, array: AnyArray) -> Any:
         """The array on every device."""
         return array
 
-    def data_only(self, array: AnyArray) -> AnyArray:
+    def data_only(self, array: AnyArray) -> Any:
         """An (n, s) array whose padding is zero, placed like the data."""
         return array
 
@@ -226,19 +226,19 @@ class Sharded:
         # Sums over tiles start from zeros that are the same everywhere, which the check of varying values refuses.
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
 
-    def sum_shards(self, array: AnyArray) -> AnyArray:
+    def sum_shards(self, array: AnyArray) -> Any:
         return jax.lax.psum(array, self.axes)
 
-    def take(self, array: AnyArray, index: Indices) -> AnyArray:
+    def take(self, array: AnyArray, index: Indices) -> Any:
         here = index - self._first_row()
         is_here = (here >= 0) & (here < array.shape[0])
         return jnp.where(is_here[:, None], array[jnp.clip(here, 0, array.shape[0] - 1)], 0.0)
 
-    def take_own(self, array: AnyArray) -> AnyArray:
+    def take_own(self, array: AnyArray) -> Any:
         padded = jnp.pad(array, ((0, self.height - array.shape[0]), (0, 0)))
         return jax.lax.dynamic_slice_in_dim(padded, self._first_row(), self.share)
 
-    def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> AnyArray:
+    def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> Any:
         ring = [(i, (i + 1) % self.num_devices) for i in range(self.num_devices)]
 
         def turn(_: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -247,10 +247,10 @@ class Sharded:
 
         return jax.lax.fori_loop(0, self.num_devices, turn, (total, *shards))[0]
 
-    def everywhere(self, array: AnyArray) -> AnyArray:
+    def everywhere(self, array: AnyArray) -> Any:
         return jax.lax.with_sharding_constraint(array, NamedSharding(self.mesh, EVERYWHERE))
 
-    def data_only(self, array: AnyArray) -> AnyArray:
+    def data_only(self, array: AnyArray) -> Any:
         is_data = jnp.arange(self.height, dtype=jnp.int32) < self.n
         array = jnp.where(is_data[:, None], array, jnp.zeros((), array.dtype))
         return jax.lax.with_sharding_constraint(array, self.sharding)
@@ -277,7 +277,7 @@ def as_mesh(devices: Mesh | int | str | Sequence[jax.Device]) -> Mesh:
         if devices != "all":
             raise ValueError(f'devices must be a number, "all", a list of devices or a mesh, got {devices!r}.')
         return Mesh(np.array(there), (AXIS,))
-    if isinstance(devices, (int, np.integer)) and not isinstance(devices, bool):
+    if isinstance(devices, int | np.integer):
         if not 1 <= devices <= len(there):
             raise ValueError(
                 f"{devices} device(s) were asked for, but JAX sees {len(there)} ({there[0].platform}). For virtual "
@@ -317,7 +317,7 @@ def writes() -> bool:
 
 
 @eqx.filter_jit
-def replicate(layout: Layout, array: AnyArray, index: Indices | None = None) -> AnyArray:
+def replicate(layout: Layout, array: AnyArray, index: Indices | None = None) -> Any:
     """array[index], or all of it, on every device."""
     array = jnp.asarray(array)
     return layout.everywhere(array if index is None else array[index])
