@@ -19,19 +19,17 @@ def work(folder: Path, rank: int, size: int, port: int) -> None:
 
     import dualgp as dg
     from dualgp.operators import sharded
-    from dualgp.solvers import loop, part
+    from dualgp.solvers import iterate
 
     job = json.loads((folder / "job.json").read_text())
-    loop.CHECKPOINT_SECONDS = loop.CHUNK_ENTRIES = 0.0  # a checkpoint after every step
-    part.FEWEST_ROWS = 50
+    iterate.CHECKPOINT_SECONDS = iterate.CHUNK_ENTRIES = 0.0  # a checkpoint after every step
     with distributed.together():
         x, y, x_new = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("x", "y", "x_new"))
         model = dg.GaussianProcess(dg.Matern32(0.8), noise=0.05, mean=0.2)
         results = {}
         for name, case in job["cases"].items():
-            settings = {key: case[key] for key in ("dtype", "max_passes") if key in case}
+            settings = {key: case[key] for key in ("dtype", "max_passes", "max_seconds") if key in case}
             sharded.COPIED_BYTES = case.get("copied_bytes", 1 << 30)
-            part.MANY_ROWS = case.get("many_rows", 100_000)
             if "checkpoint" in case:
                 settings["checkpoint"] = folder / case["checkpoint"]
             (folder / f"{name}-{rank}").touch()
