@@ -34,7 +34,7 @@ def work(folder: Path, rank: int, size: int, port: int) -> None:
                 kernel = dg.Tanimoto(0.8)
                 rows, rows_new = (np.floor(3.0 * np.abs(array)).astype(np.uint8) for array in (x, x_new))
             model = dg.GaussianProcess(kernel, noise=0.05, mean=0.2)
-            settings = {key: case[key] for key in ("dtype", "max_passes") if key in case}
+            settings = {key: case[key] for key in ("dtype", "max_passes", "max_seconds") if key in case}
             policy.REPLICATED_BYTES = case.get("replicated_bytes", 1 << 30)
             policy.SUBSET_FROM = case.get("subset_from", 100_000)
             if "checkpoint" in case:

@@ -10,8 +10,8 @@ import pytest
 import dualgp as dg
 from cases import points
 from dualgp._arrays import wide
-from dualgp.learning.pathwise import _kernel_gradient, _shares
 from dualgp.learning.parameters import Parameters
+from dualgp.learning.pathwise import _kernel_gradient, _shares
 from dualgp.operators import policy
 from dualgp.solvers import iterate
 

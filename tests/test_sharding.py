@@ -59,7 +59,9 @@ def test_counts_on_a_mesh_give_the_plain_posterior(dtype):
         for mesh in (None, 1)
     )
     for what in ("mean", "std", "samples"):
-        np.testing.assert_allclose(getattr(spread, what)(x[:9]), getattr(plain, what)(x[:9]), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            getattr(spread, what)(x[:9]), getattr(plain, what)(x[:9]), rtol=1e-4, atol=1e-4
+        )  # sums in another order
 
 
 def test_the_estimator_takes_devices():

@@ -39,9 +39,10 @@ def passes_of_check(n: int) -> float:
 def check_residual(operator: Operator, b: Columns, weights: Columns, key: RandomKey, number: int = 0) -> Residual:
     """||b - A @ weights|| / ||b|| from FRESH_ROWS random rows, or from all where there are no more rows than that.
 
-    The mean of n r_i^2 over the rows is unbiased for ||r||^2; see `upper_limit_of_mean`. `number` counts the checks of a run, from 0: a run that is checked until it passes has many chances to
-    pass by luck, so the k-th limit may be too low with a probability of 0.05 * 6 / (pi (k + 1))^2, which add up to 5 %.
-    If a few rows carry most of the residual, a sample may miss them all: no limit from a sample can be trusted then.
+    The mean of n r_i^2 over the rows is unbiased for ||r||^2; see `upper_limit_of_mean` and `rounding_error`. `number`
+    counts the checks of a run, from 0: a run that is checked until it passes has many chances to pass by luck, so the
+    k-th limit may be too low with a probability of 0.05 * 6 / (pi (k + 1))^2, and all together with 5 %. If a few rows
+    carry most of the residual, a sample may miss them all: no limit from a sample can be trusted then.
     """
     n = operator.n
     num = min(n, FRESH_ROWS)
