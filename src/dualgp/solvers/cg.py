@@ -117,7 +117,7 @@ class PreparedCG(Prepared):
 
     def explain_divergence(self, operator: Operator, key: RandomKey) -> str:
         return (
-            f"the system is too ill-conditioned for products in {operator.dtype} (noise {operator.noise.smallest:.2g}). "
+            f"a noise of {operator.noise.smallest:.2g} leaves a system too ill-conditioned for {operator.dtype}. "
             "Raise the noise, pass float64 inputs with dtype=float64, or use solver='auto'."
         )
 
