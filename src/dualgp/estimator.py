@@ -21,9 +21,9 @@ from dualgp._translate import rescaled, translated
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
+from dualgp.operators.layout import as_mesh
 from dualgp.operators.noise import check_noise
 from dualgp.posterior import Posterior
-from dualgp.operators.layout import as_mesh
 from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, Solver, as_solver
 
 try:  # scikit-learn >= 1.9

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from dualgp._checks import check_count, check_positive
 from dualgp._random import subkey
 from dualgp._threads import one_blas_thread
 from dualgp._types import Columns, RandomKey
@@ -61,20 +60,13 @@ class FullData(Method):
     passes: float = 3.0
     num_samples: int = 16
 
-    def __post_init__(self) -> None:
-        check_count(self.num_steps, "num_steps", 1)
-        check_count(self.num_samples, "num_samples", 1)
-        check_positive(self.gain, "gain")
-        check_positive(self.passes, "passes")
-
     def run(self, problem: Problem, key: RandomKey) -> Outcome:
         best = problem.file.load(problem.parameters.start)
         with Stage() as stage:
             if not best.is_learned:
                 self._learn(problem.within(LEARN_SHARE), best, key)
-        if stage.ending is Ending.INTERRUPTED:
-            return Outcome(best.vector, stage.ending)
-        return Outcome(best.vector, stage.ending, _solve_last(problem, best, key))
+        is_over = stage.ending is Ending.INTERRUPTED
+        return Outcome(best.vector, stage.ending, None if is_over else _solve_last(problem, best, key))
 
     def _learn(self, problem: Problem, best: Position, key: RandomKey) -> None:
         """Move `best` up the likelihood. Where this is stopped, it is the best so far."""
@@ -115,9 +107,9 @@ class FullData(Method):
 
     def _solve(self, problem: Problem, vector: Vector, weights: Columns | None, key: RandomKey) -> Posterior:
         """A solve that is good enough for a gradient."""
-        is_small = problem.n <= policy.SOLVE_EXACTLY_UP_TO
+        is_small, mesh = problem.n <= policy.SOLVE_EXACTLY_UP_TO, problem.last_solve.mesh
         solver = "auto" if is_small else BlockDescent(tol=LOOSE, max_passes=self.passes)
-        settings = {"solver": solver, "num_samples": self.num_samples, "all_rows": True}
+        settings = {"solver": solver, "num_samples": self.num_samples, "mesh": mesh, "all_rows": True}
         posterior = _condition(problem, Position(vector, weights), key, settings).gathered()
         if posterior.solution.result is Result.INTERRUPTED:
             raise Stop(Ending.INTERRUPTED)
@@ -134,17 +126,15 @@ def _start_from_neighbours(problem: Problem, best: Position, key: RandomKey) -> 
 
 def _solve_last(problem: Problem, best: Position, key: RandomKey) -> Posterior:
     """The posterior of the learned model, from the last step's weights, as well as the user asked for."""
-    last = problem.last_solve
-    settings = {"solver": last.solver, "num_samples": last.num_samples, "progress": last.progress}
-    return _condition(problem, best, key, {**settings, "checkpoint": problem.file.solve_path})
+    settings = {**problem.last_solve._asdict(), "checkpoint": problem.file.solve_path}
+    return _condition(problem, best, key, settings)
 
 
 def _condition(problem: Problem, position: Position, key: RandomKey, settings: dict[str, Any]) -> Posterior:
     """The same key at every step: the same random functions."""
     start = None if position.weights is None else position.weights[:, : 1 + settings["num_samples"]]
-    run = {"key": subkey(key, "condition"), "start": start, "mesh": problem.last_solve.mesh}
-    model = problem.parameters.model(position.vector)
-    return model.condition(problem.x, problem.y, max_seconds=problem.deadline, **run, **settings)
+    run: dict[str, Any] = {"key": subkey(key, "condition"), "start": start, "max_seconds": problem.deadline}
+    return problem.parameters.model(position.vector).condition(problem.x, problem.y, **run, **settings)
 
 
 def _inverse_information(problem: Problem, vector: Vector, key: RandomKey) -> Float[np.ndarray, "free free"]:
@@ -155,4 +145,4 @@ def _inverse_information(problem: Problem, vector: Vector, key: RandomKey) -> Fl
             total = sum(information(problem.parameters, vector, group) for group in groups) * (problem.n / num_rows)
     except NotDefinite:  # hardly any noise: as if every row said something about every parameter
         total = np.eye(len(vector)) * problem.n
-    return np.linalg.inv(total + np.diag(problem.penalty.curvature + LEAST_INFORMATION * problem.n))
+    return np.linalg.inv(total + np.diag(problem.penalty.spread**-2.0 + LEAST_INFORMATION * problem.n))
