@@ -77,7 +77,7 @@ def factor_seconds(operator: Any, block: int, columns: int) -> float:
 
     from dualgp.solvers.block_descent import BlockDescent, _solve_block
 
-    dtype = BlockDescent(block_size=block).prepare(operator, None, None)[0].block_dtype
+    dtype = BlockDescent(block_size=block).prepare(operator, None, None)[0].settings.block_dtype
     solve = eqx.filter_jit(_solve_block)
     index, residual = np.arange(block, dtype=np.int32), np.ones((block, columns), np.float32)
     jax.block_until_ready(solve(operator, index, residual, dtype))

@@ -32,9 +32,9 @@ def worker(folder: Path, rank: int, size: int, port: int) -> None:
     import jax
 
     import dualgp as dg
-    from dualgp.solvers import loop
+    from dualgp.solvers import iterate
 
-    loop.CHECKPOINT_SECONDS = loop.CHUNK_ENTRIES = 0.0  # every step may be the last
+    iterate.CHECKPOINT_SECONDS = iterate.CHUNK_ENTRIES = 0.0  # every step may be the last
     with distributed.together():
         x, y = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in "xy")
         model = dg.GaussianProcess(dg.Matern32(1.0), noise=0.05)

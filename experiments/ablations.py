@@ -88,7 +88,7 @@ def measure(figure: str, label: str) -> dict:
     operator = dg.KernelOperator(model.kernel, data.x, model.noise, memory=2 << 30)
     exact = _exact_weights(operator, data.y)
     cross = np.asarray(model.kernel(jnp.asarray(data.x_test), jnp.asarray(data.x)))
-    per_step = solver.passes_per_step(operator.n)
+    per_step = solver.estimate.passes(operator.n)
     curve, solution, seconds, done = [], None, 0.0, 0
     for mark in sorted({round(v) for v in np.geomspace(1, solver.num_steps, LOOKS)}):
         began = time.perf_counter()

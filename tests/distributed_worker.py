@@ -27,17 +27,21 @@ def work(folder: Path, rank: int, size: int, port: int) -> None:
     budget.FEWEST_ROWS = 50
     with distributed.together():
         x, y, x_new = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("x", "y", "x_new"))
-        model = dg.GaussianProcess(dg.Matern32(0.8), noise=0.05, mean=0.2)
         results = {}
         for name, case in job["cases"].items():
-            settings = {key: case[key] for key in ("dtype", "max_passes") if key in case}
+            kernel, rows, rows_new = dg.Matern32(0.8), x, np.asarray(x_new)
+            if "counts" in case:
+                kernel = dg.Tanimoto(0.8)
+                rows, rows_new = (np.floor(3.0 * np.abs(array)).astype(np.uint8) for array in (x, x_new))
+            model = dg.GaussianProcess(kernel, noise=0.05, mean=0.2)
+            settings = {key: case[key] for key in ("dtype", "max_passes", "max_seconds") if key in case}
             policy.REPLICATED_BYTES = case.get("replicated_bytes", 1 << 30)
             policy.SUBSET_FROM = case.get("subset_from", 100_000)
             if "checkpoint" in case:
                 settings["checkpoint"] = folder / case["checkpoint"]
             (folder / f"{name}-{rank}").touch()
             posterior = model.condition(
-                x,
+                rows,
                 y,
                 mesh=case["mesh"],
                 num_samples=3,
@@ -47,11 +51,11 @@ def work(folder: Path, rank: int, size: int, port: int) -> None:
                 solver=getattr(dg, case["solver"])(**case.get("settings", {})),
                 **settings,
             )
-            mean, std = posterior.predict(np.asarray(x_new))
+            mean, std = posterior.predict(rows_new)
             results |= {
                 f"{name}.mean": mean,
                 f"{name}.std": std,
-                f"{name}.samples": posterior.samples(np.asarray(x_new)),
+                f"{name}.samples": posterior.samples(rows_new),
                 f"{name}.residual": posterior.solution.residual,
                 f"{name}.weights": np.asarray(posterior.gathered().weights),
                 f"{name}.steps": posterior.solution.steps,

@@ -21,7 +21,7 @@ FLOW = {
     "checkpoints": ("checkpoints",),
     "solvers": ("solvers",),
     "posterior": ("posterior",),
-    "gp": ("gp",),
+    "gp": ("gp", "budget"),
     "learning": ("learning",),
     "decisions": ("maxima", "thompson"),
     "sklearn": ("estimator", "data.fingerprints"),

@@ -238,13 +238,14 @@ def test_unknown_values_are_noted_whatever_the_command(folder):
 
 
 @pytest.mark.parametrize(
-    ("result", "message", "code"),
-    [("diverged", "", 3), ("interrupted", "It was interrupted.", 130), ("budget reached", "Time was up.", 0)],
+    ("result", "code"), [("diverged", 3), ("interrupted", 130), ("budget reached", 0), ("stalled", 0)]
 )
-def test_an_unfinished_fit_says_why_by_its_exit_code(result, message, code):
-    solution = SimpleNamespace(result=dg.Result(result), message=message)
-    regressor = SimpleNamespace(finished_=False, message_="", posterior_=SimpleNamespace(solution=solution))
+def test_an_unfinished_fit_says_why_by_its_exit_code(result, code):
+    solution = SimpleNamespace(result=dg.Result(result))
+    regressor = SimpleNamespace(finished_=False, interrupted_=False, posterior_=SimpleNamespace(solution=solution))
     assert exit_code(regressor) == code
+    regressor.interrupted_ = True
+    assert exit_code(regressor) == (3 if result == "diverged" else 130)
     regressor.finished_ = True
     assert exit_code(regressor) == 0
 

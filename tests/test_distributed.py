@@ -25,6 +25,7 @@ CASES = {
     "double": {**BLOCKS, "dtype": "float64"},
     "spread": {**BLOCKS, "dtype": "float64", "replicated_bytes": 0},
     "part": {**BLOCKS, "dtype": "float64", "max_passes": 0.5, "subset_from": N - 1},
+    "stopped": {**BLOCKS, "dtype": "float64", "max_passes": 2.5, "max_seconds": 600},
     "kept": {
         "solver": "SDD",
         "settings": {"num_steps": 200, "batch_size": 64, "step_size": 5.0},
@@ -90,7 +91,7 @@ def on_four(folder) -> dict:
 
 @pytest.fixture(scope="module")
 def by_two(folder) -> dict:
-    cases = {name: {**CASES[name], "mesh": "all"} for name in ("blocks", "double", "part", "cg")}
+    cases = {name: {**CASES[name], "mesh": "all"} for name in ("blocks", "double", "stopped", "cg")}
     return results(folder, "two", cases, 2)
 
 
@@ -113,9 +114,17 @@ def test_four_devices_give_the_answer_of_one(alone, on_four, case, what):
 
 
 @pytest.mark.parametrize("what", ["mean", "std", "samples", "weights", "residual"])
-@pytest.mark.parametrize("case", ["blocks", "double", "part", "cg"])
+@pytest.mark.parametrize("case", ["blocks", "double", "stopped", "cg"])
 def test_two_processes_give_the_answer_of_one(alone, by_two, case, what):
     assert_same(alone, by_two, case, what)
+
+
+def test_two_devices_give_the_answer_of_one_on_counts(folder):
+    case = {**BLOCKS, "dtype": "float32", "counts": True}
+    one = results(folder, "one", {"blocks": {**case, "mesh": None}}, 0)
+    two = results(folder, "counts", {"blocks": {**case, "mesh": "all"}}, 0, devices=2)
+    for what in ("mean", "std", "samples"):
+        assert_same(one, two, "blocks", what)
 
 
 def test_a_step_sends_the_sums_of_its_rows_and_nothing_else():

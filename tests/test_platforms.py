@@ -1,4 +1,4 @@
-"""On GPUs and TPUs matrix products ask for all digits: seen in the programs that are lowered for them, no device needed."""
+"""On GPUs and TPUs matrix products ask for all digits, as the programs that are lowered for them show."""
 
 import re
 
@@ -10,8 +10,8 @@ import pytest
 import dualgp as dg
 from cases import points
 from dualgp._arrays import wide
-from dualgp.learning.full import _kernel_gradient, _share
 from dualgp.learning.parameters import Parameters
+from dualgp.learning.pathwise import _kernel_gradient, _shares
 from dualgp.operators import policy
 from dualgp.solvers import iterate
 
@@ -70,7 +70,7 @@ def gradient_of_learning():
 
     def gradient(x, v):
         start = jnp.asarray(parameters.start)
-        return _kernel_gradient.__wrapped__(parameters, start, x, v, _share(v[0]), jnp.int32(0), True)
+        return _kernel_gradient.__wrapped__(parameters, start, x, v, _shares(v[0]), jnp.asarray([0, 0]), True)
 
     return gradient, (x, v)
 

@@ -19,11 +19,13 @@ from cases import KERNELS, PER_DIMENSION, gram, inputs
 NUM_SAMPLES, NUM_POINTS = 64, 60
 SOLVERS = {"BlockDescent": (dg.BlockDescent(), 20.0), "SDD": (dg.SDD(), 60.0)}  # each with the passes it may take
 ROUNDING = {np.float32: 1e-5, np.float64: 1e-8}  # of y's size: neither the mean nor the oracle is known better
+ORACLE = 2e-15  # times n / noise: the error of its variances, where k(x, x) is 1
 FEATURES = 0.1  # what 4,096 random features may take from a variance
 SURE = 4.5  # standard errors
 
-# Seeds of problems that cover every kernel, both precisions, both solvers and every kind of repeated rows.
-SEEDS = range(10)
+# Together every class of kernels, both precisions, both solvers and every kind of repeated rows. The last two are the
+# worst of 160 in an early version: a residual of 0.25 that was 0.48, and a bound of 8.5 where the error was 43.
+SEEDS = (0, 2, 5, 10, 12, 15, 26, 27, 28, 29, 1113, 1172)
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ def check_problem(seed: int) -> list[Violation]:
     weights = np.asarray(posterior.solution.weights, np.float64)[:, 0]
     residual = float(np.linalg.norm(target - matrix @ weights)) / size
     violations = []
-    if residual > 1.01 * (upper := float(posterior.solution.residual_upper[0])) + rounding:
+    upper = float(posterior.solution.residual_upper[0])
+    if not residual <= 1.01 * upper + rounding:
         violations.append(Violation("residual", "weights", upper, residual))
     for where, at in points.items():
         cross = gram(kernel, x, at)
@@ -130,21 +133,27 @@ def check_problem(seed: int) -> list[Violation]:
         for promise, bound in {"bound": posterior.error_bound(), "bound at x": posterior.error_bound(at)}.items():
             bound = np.broadcast_to(bound, error.shape)
             worst = int(np.argmax(error - bound))
-            if error[worst] > bound[worst]:
+            if not error[worst] <= bound[worst]:  # also where either is not a number
                 violations.append(Violation(promise, where, float(bound[worst]), float(error[worst])))
         covariance = gram(kernel, at) - cross.T @ cho_solve(factor, cross)
-        violations += check_deviation(where, std, covariance)
+        known = np.diagonal(covariance) > ORACLE * problem.n / problem.noise * np.diagonal(gram(kernel, at)) ** 2
+        violations += check_deviation(where, std[known], covariance[np.ix_(known, known)])
     return violations
 
 
 def check_deviation(where: str, std: np.ndarray, covariance: np.ndarray) -> list[Violation]:
-    """The average of std^2 / exact variance over points, which is 1 +- sqrt(2 tr(C^2) / s) / m for s samples and
-    correlations C between m points, and above 1 where the solution is far from the exact one."""
+    """The average of std^2 / exact variance over the points whose variance the oracle knows.
+
+    For s samples and the correlations C of m points it is 1 +- sqrt(2 tr(C^2) / s) / m, and above 1 where the solution
+    is far from the exact one.
+    """
+    if len(std) == 0:
+        return []
     exact = np.sqrt(np.diagonal(covariance))
     correlation = covariance / np.outer(exact, exact)
     chance = SURE * float(np.sqrt(2.0 * np.sum(correlation**2) / NUM_SAMPLES)) / len(exact)
     ratio, least = float(np.mean((std / exact) ** 2)), 1.0 - chance - FEATURES
-    return [Violation("variance ratio", where, least, ratio)] if ratio < least else []
+    return [] if ratio >= least else [Violation("variance ratio", where, least, ratio)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

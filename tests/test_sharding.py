@@ -50,6 +50,20 @@ def test_a_posterior_on_one_device_of_a_mesh_is_the_plain_one():
     assert more[1].n == 509 and isinstance(more[1].layout, Sharded)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_counts_on_a_mesh_give_the_plain_posterior(dtype):
+    x, y = np.random.default_rng(0).poisson(0.7, (500, 40)).astype(dtype), data(500)[1]
+    model, key = dg.GaussianProcess(dg.Tanimoto(), 0.1), jax.random.key(0)
+    plain, spread = (
+        model.condition(x, y, mesh=mesh, num_samples=4, key=key, solver=dg.BlockDescent(block_size=100))
+        for mesh in (None, 1)
+    )
+    for what in ("mean", "std", "samples"):
+        np.testing.assert_allclose(
+            getattr(spread, what)(x[:9]), getattr(plain, what)(x[:9]), rtol=1e-4, atol=1e-4
+        )  # sums in another order
+
+
 def test_the_estimator_takes_devices():
     x, y = data(300)
     settings = {"random_state": 0, "learn": False, "noise": 0.1, "solver": dg.BlockDescent(block_size=64)}

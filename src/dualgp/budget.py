@@ -26,6 +26,7 @@ from dualgp.operators.layout import Local
 from dualgp.posterior import Posterior
 from dualgp.posterior.prior import PriorPaths
 from dualgp.solvers import Result, Solution
+from dualgp.solvers.base import Run
 from dualgp.solvers.stopping import Deadline
 
 PASSES = 8.0  # to a residual of 1e-2, checks and factorisations included: 4.4 to 6.4 without (benchmarks/solvers.py)
@@ -35,31 +36,24 @@ Z = 2.0  # standard errors from an estimate to its 95 % limit
 TIME_SHARE = 0.75  # of the time that is left; the rest is for compilation and the last check
 
 
-def rows_in_budget(
-    operator: KernelOperator,
-    prior: PriorPaths | None,
-    deadline: Deadline,
-    max_passes: float | None,
-    checkpoint: str | os.PathLike | None = None,
-    fewest: int = 0,
-) -> int:
+def rows_in_budget(operator: KernelOperator, prior: PriorPaths | None, run: Run, fewest: int = 0) -> int:
     """How many rows to solve for: all of them, unless the budget is too short for so many."""
     n = operator.n
-    if n <= policy.SUBSET_FROM or not (deadline.is_set or max_passes is not None):
+    if n <= policy.SUBSET_FROM or not (run.deadline.is_set or run.max_passes is not None):
         return n
-    begun = _begun_rows(checkpoint, n)
-    rows = begun or min(_rows_in_time(operator, prior, deadline), _rows_in_passes(n, max_passes), n)
+    rows = _begun_rows(run.checkpoint, n) or min(
+        _rows_in_time(operator, prior, run.deadline), _rows_in_passes(n, run.max_passes), n
+    )
     return round(operator.layout.agree(min(n, max(rows, FEWEST_ROWS, fewest))))
 
 
-def checkpoint_of_rows(checkpoint: str | os.PathLike | None, rows: int) -> str | None:
-    """The file for a solve of so many rows: the name tells a run that goes on how many there were."""
-    return None if checkpoint is None else f"{os.fspath(checkpoint)}.{rows}-rows"
-
-
-def passes_over_rows(max_passes: float | None, rows: int, n: int) -> float | None:
-    """Passes over all n rows, as passes over some of them."""
-    return None if max_passes is None else max_passes * (n / rows) ** 2
+def over_rows(run: Run, rows: int, n: int) -> Run:
+    """The run over some of n rows: as many kernel entries, and a file whose name says how many rows there are."""
+    if rows == n:
+        return run
+    passes = None if run.max_passes is None else run.max_passes * (n / rows) ** 2
+    checkpoint = None if run.checkpoint is None else f"{os.fspath(run.checkpoint)}.{rows}-rows"
+    return replace(run, max_passes=passes, checkpoint=checkpoint)
 
 
 def over_all_rows(posterior: Posterior, x: AnyArray, targets: np.ndarray, num_left_out: int) -> Solution:

@@ -42,9 +42,8 @@ class Checkpoint:
             write(self.path, header, arrays)
 
     def delete(self) -> None:
-        """Remove the file, because the work is done; one process does it."""
-        if writes():
-            self.path.unlink(missing_ok=True)
+        """Remove the file, because the work is done."""
+        delete(self.path)
 
     def load(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
         """What was saved, with arrays in the places of those in `like`; None where there is no file yet.
@@ -92,6 +91,12 @@ class Checkpoint:
                 f"{self.path} holds other arrays than this run would save, although its version is the same "
                 f"({__version__}). Delete it to start anew."
             )
+
+
+def delete(path: str | os.PathLike) -> None:
+    """Remove a file that is not needed any more; one process does it."""
+    if writes():
+        Path(path).unlink(missing_ok=True)
 
 
 def _fits(array: np.ndarray | None, place: Any) -> bool:

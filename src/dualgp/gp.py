@@ -15,8 +15,8 @@ from jaxtyping import Float, Int
 from dualgp._arrays import as_parameter, in_wide, is_traced, on_device
 from dualgp._checks import check_count, check_finite, check_key, check_targets, refuse_traced
 from dualgp._random import generator, subkey
-from dualgp._types import AnyArray, Columns, Points, RandomKey
-from dualgp.budget import checkpoint_of_rows, over_all_rows, passes_over_rows, rows_in_budget
+from dualgp._types import AnyArray, Columns, Parameter, Points, RandomKey
+from dualgp.budget import over_all_rows, over_rows, rows_in_budget
 from dualgp.kernels import Kernel
 from dualgp.operators import KernelOperator, policy
 from dualgp.operators.cross import CrossProduct, evaluate
@@ -26,6 +26,7 @@ from dualgp.operators.tiles import precision
 from dualgp.posterior import ExactPosterior, LeftOut, Posterior, SampledPosterior
 from dualgp.posterior.prior import PriorPaths, prior_paths
 from dualgp.solvers import DivergenceWarning, Result, Solver, as_solver, solve
+from dualgp.solvers.base import Run
 from dualgp.solvers.residual import FRESH_ROWS
 from dualgp.solvers.stopping import Deadline, as_deadline
 
@@ -37,8 +38,8 @@ class GaussianProcess(eqx.Module):
     """
 
     kernel: Kernel
-    noise: AnyArray = eqx.field(converter=as_parameter)
-    mean: AnyArray = eqx.field(default=0.0, converter=as_parameter)
+    noise: Parameter = eqx.field(converter=as_parameter)
+    mean: Parameter = eqx.field(default=0.0, converter=as_parameter)
 
     def __check_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
@@ -99,18 +100,19 @@ class GaussianProcess(eqx.Module):
             check_count(num_features, "num_features", 2)
             sample_key = subkey(check_key(key, "Drawing samples"), "samples")
             prior = prior_paths(self.kernel, operator.x.shape[1], num_samples, sample_key, num_features)
-        run = {"max_seconds": deadline, "max_passes": max_passes, "checkpoint": checkpoint, "progress": progress}
+        run = Run(key, start, None, deadline, max_passes, checkpoint, progress)
         layout, num_rows = operator.layout, operator.n
         if not all_rows and start is None:
-            num_rows = rows_in_budget(operator, prior, deadline, max_passes, checkpoint)
+            num_rows = rows_in_budget(operator, prior, run)
         if num_rows < operator.n:
             y = layout.collect(layout.place_own(y[:, None]))[:, 0]
-            known = Known(np.zeros(0, np.int32), *np.zeros((2, 0, 1 + num_samples), operator.dtype))
-            return self._solve_subset(operator, y, known, prior, num_rows, solver, key, **run)
+            nothing = np.zeros((0, 1 + num_samples), operator.dtype)
+            known = Known(np.zeros(0, np.int32), nothing, nothing)
+            return self._solve_subset(operator, y, known, prior, num_rows, solver, run)
         targets = self._targets(layout.read_own(operator.x), y, prior, key, operator.n, layout.own)
         if start is not None:
-            start = _as_start(start, operator, targets.shape[1])
-        return self._solve(operator, layout.place_own(targets), prior, solver, key=key, start=start, **run)
+            run = replace(run, start=_as_start(start, operator, targets.shape[1]))
+        return self._solve(operator, layout.place_own(targets), prior, solver, run)
 
     @in_wide
     def extend(
@@ -122,10 +124,7 @@ class GaussianProcess(eqx.Module):
         key: RandomKey | None = None,
         solver: Solver | str = "auto",
         memory: int | None = None,
-        max_seconds: float | Deadline | None = None,
-        max_passes: float | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        progress: bool = False,
+        **budget: Any,
     ) -> Posterior:
         """`posterior` given more data as well. The same prior functions, the solve started from the old weights."""
         x = self.kernel.points(x, "x", posterior.d)
@@ -134,9 +133,7 @@ class GaussianProcess(eqx.Module):
             return posterior
         if posterior.num_samples:
             check_key(key, "Drawing samples")
-        run = {"max_seconds": as_deadline(max_seconds), "max_passes": max_passes}
-        run |= {"checkpoint": checkpoint, "progress": progress}
-        return self._add_rows(posterior, np.asarray(x), y, as_solver(solver), memory, key, **run)
+        return self._add_rows(posterior, np.asarray(x), y, as_solver(solver), memory, _as_run(key, **budget))
 
     @in_wide
     def refine(
@@ -146,21 +143,17 @@ class GaussianProcess(eqx.Module):
         solver: Solver | str | None = None,
         key: RandomKey,
         memory: int | None = None,
-        max_seconds: float | Deadline | None = None,
-        max_passes: float | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        progress: bool = False,
+        **budget: Any,
     ) -> Posterior:
         """`posterior` solved further, by the same solver unless another is given; rows that were left out take part."""
         solver = as_solver(posterior.solution.solver if solver is None else solver)
-        run = {"max_seconds": as_deadline(max_seconds), "max_passes": max_passes}
-        run |= {"checkpoint": checkpoint, "progress": progress}
+        run = _as_run(key, **budget)
         if posterior.left_out is not None:
             nothing = np.zeros((0, posterior.d), np.asarray(posterior.left_out.x).dtype)
-            return self._add_rows(posterior, nothing, np.zeros(0), solver, memory, key, **run)
+            return self._add_rows(posterior, nothing, np.zeros(0), solver, memory, run)
         operator = self._operator(posterior.layout.collect(posterior.x), posterior, memory, solver)
-        prior, start = posterior.prior, posterior.solution
-        return self._solve(operator, posterior.targets, prior, solver, key=key, start=start, **run)
+        run = replace(run, resume=posterior.solution)
+        return self._solve(operator, posterior.targets, posterior.prior, solver, run)
 
     def learn(self, x: Any, y: Any, *, key: RandomKey | None = None, **settings: Any) -> GaussianProcess:
         """A new GaussianProcess whose hyperparameters suit the data, found from the ones here.
@@ -194,14 +187,16 @@ class GaussianProcess(eqx.Module):
             own_x = self.kernel.points(np.asarray(x[own]))
             y = check_targets(np.asarray(y[own]), len(own_x))
         dtype, few_passes = policy.choose_precision(own_x, x.shape[0], dtype), solver.takes_few_passes
-        settings = {"mesh": mesh, "memory": memory, "few_passes": few_passes, "dtype": dtype}
-        return KernelOperator(self.kernel, x, self.noise, **settings), np.asarray(y, np.float64)
+        operator = KernelOperator(
+            self.kernel, x, self.noise, mesh=mesh, memory=memory, few_passes=few_passes, dtype=dtype
+        )
+        return operator, np.asarray(y, np.float64)
 
     def _operator(self, x: Points, posterior: Posterior, memory: int | None, solver: Solver) -> KernelOperator:
         """The operator of other rows, on the devices of `posterior` and in the precision that suits their number."""
+        mesh, few_passes = posterior.layout.mesh, solver.takes_few_passes
         dtype = policy.choose_precision(x, x.shape[0])
-        settings = {"mesh": posterior.layout.mesh, "memory": memory, "few_passes": solver.takes_few_passes}
-        return KernelOperator(self.kernel, x, self.noise, dtype=dtype, **settings)
+        return KernelOperator(self.kernel, x, self.noise, mesh=mesh, memory=memory, few_passes=few_passes, dtype=dtype)
 
     def _targets(
         self,
@@ -217,19 +212,13 @@ class GaussianProcess(eqx.Module):
         columns = np.empty((len(y), 1 + num_samples), precision(x))
         columns[:, 0] = y - float(self.mean)
         if prior is not None:
-            columns[:, 1:] = Noise(self.noise).draw(subkey(key, "noise"), n, num_samples, rows)
+            noise_key = subkey(check_key(key, "Drawing samples"), "noise")
+            columns[:, 1:] = Noise(self.noise).draw(noise_key, n, num_samples, rows)
             columns[:, 1:] += evaluate(prior, x, x, self.kernel)
         return columns
 
     def _add_rows(
-        self,
-        posterior: Posterior,
-        x: np.ndarray,
-        y: np.ndarray,
-        solver: Solver,
-        memory: int | None,
-        key: RandomKey | None,
-        **run: Any,
+        self, posterior: Posterior, x: np.ndarray, y: np.ndarray, solver: Solver, memory: int | None, run: Run
     ) -> Posterior:
         """`posterior` with these rows, and with those that were left out, as far as the budget goes."""
         layout, before, left_out = posterior.layout, posterior.n, posterior.left_out
@@ -242,9 +231,8 @@ class GaussianProcess(eqx.Module):
             all_x[left_out.places], all_y[left_out.places] = left_out.x, np.asarray(left_out.y) + float(self.mean)
         operator = self._operator(all_x, posterior, memory, solver)
         known = Known(places, targets.astype(operator.dtype), weights.astype(operator.dtype))
-        deadline, max_passes, checkpoint = (run[name] for name in ("max_seconds", "max_passes", "checkpoint"))
-        num_rows = rows_in_budget(operator, posterior.prior, deadline, max_passes, checkpoint, fewest=len(places))
-        return self._solve_subset(operator, all_y, known, posterior.prior, num_rows, solver, key, **run)
+        num_rows = rows_in_budget(operator, posterior.prior, run, fewest=len(places))
+        return self._solve_subset(operator, all_y, known, posterior.prior, num_rows, solver, run)
 
     def _solve_subset(
         self,
@@ -254,37 +242,41 @@ class GaussianProcess(eqx.Module):
         prior: PriorPaths | None,
         num_rows: int,
         solver: Solver,
-        key: RandomKey | None,
-        **run: Any,
+        run: Run,
     ) -> Posterior:
         """Solve for `num_rows` rows, started from what is known of some of them; the others are left out."""
-        chosen = known.choose(operator.n, num_rows, key)
-        x, is_new = operator.layout.collect(operator.x), np.isin(chosen, known.places, invert=True)
+        x, n = operator.layout.collect(operator.x), operator.n
+        draw = lambda rows: self._targets(x[rows], y[rows], prior, run.key, n, rows)  # noqa: E731
+        chosen = known.choose(n, num_rows, run.key)
+        is_new = np.isin(chosen, known.places, invert=True)
         targets, start = (np.zeros((num_rows, known.targets.shape[1]), operator.dtype) for _ in range(2))
-        targets[~is_new], start[~is_new] = known.targets, known.weights
-        targets[is_new] = self._targets(x[chosen[is_new]], y[chosen[is_new]], prior, key, operator.n, chosen[is_new])
-        if num_rows == operator.n:
-            place = lambda columns: operator.layout.place(columns, operator.dtype)  # noqa: E731
-            return self._solve(operator, place(targets), prior, solver, key=key, start=place(start), **run)
-        run["checkpoint"] = checkpoint_of_rows(run["checkpoint"], num_rows)
-        run["max_passes"] = passes_over_rows(run["max_passes"], num_rows, operator.n)
-        part = operator.subset(chosen)
-        targets, start = (part.layout.place(columns, part.dtype) for columns in (targets, start))
-        posterior = self._solve(
-            part, targets, prior, solver, key=key, start=start if len(known.places) else None, **run
-        )
-        places = np.delete(np.arange(operator.n), chosen)
-        some = generator(subkey(key, "left out")).permutation(len(places))[:FRESH_ROWS]
-        there = self._targets(x[places[some]], y[places[some]], prior, key, operator.n, places[some])
-        solution = over_all_rows(posterior, x[places[some]], there, len(places))
+        targets[~is_new], start[~is_new], targets[is_new] = known.targets, known.weights, draw(chosen[is_new])
+        solved = operator if num_rows == n else operator.subset(chosen)
+        place = lambda columns: solved.layout.place(columns, solved.dtype)  # noqa: E731
+        run = replace(over_rows(run, num_rows, n), start=place(start) if len(known.places) else None)
+        posterior = self._solve(solved, place(targets), prior, solver, run)
+        if num_rows == n:
+            return posterior
+        places = np.delete(np.arange(n), chosen)
+        some = generator(subkey(check_key(run.key, "Checking"), "left out")).permutation(places)[:FRESH_ROWS]
+        solution = over_all_rows(posterior, x[some], draw(some), len(places))
         left_out = LeftOut(x[places], y[places] - float(self.mean), places)
         return replace(posterior, solution=solution, left_out=left_out)
 
     def _solve(
-        self, operator: KernelOperator, targets: Columns, prior: PriorPaths | None, solver: Solver, **run: Any
+        self, operator: KernelOperator, targets: Columns, prior: PriorPaths | None, solver: Solver, run: Run
     ) -> Posterior:
-        key = run.pop("key")
-        solution = solve(operator, targets, solver, key=None if key is None else subkey(key, "solve"), **run)
+        solution = solve(
+            operator,
+            targets,
+            solver,
+            key=None if run.key is None else subkey(run.key, "solve"),
+            start=run.start if run.resume is None else run.resume,
+            max_seconds=run.deadline,
+            max_passes=run.max_passes,
+            checkpoint=run.checkpoint,
+            progress=run.progress,
+        )
         if solution.result is Result.DIVERGED:
             warnings.warn(solution.message, DivergenceWarning, stacklevel=6)
         if solution.factor is None:
@@ -311,6 +303,17 @@ class Known(NamedTuple):
                 others, num_rows - len(self.places), replace=False
             )
         return np.sort(np.concatenate([self.places.astype(np.int32), others]))
+
+
+def _as_run(
+    key: RandomKey | None,
+    *,
+    max_seconds: float | Deadline | None = None,
+    max_passes: float | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    progress: bool = False,
+) -> Run:
+    return Run(key, None, None, as_deadline(max_seconds), max_passes, checkpoint, progress)
 
 
 def _as_start(start: Any, operator: KernelOperator, num_columns: int) -> Columns:

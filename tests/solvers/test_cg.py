@@ -17,8 +17,7 @@ def test_pivoted_cholesky_explains_a_smooth_kernel_and_inverts_its_own_matrix(ra
         P = dg.PivotedCholesky(rank=100, random=random)(operator, jax.random.key(0))
         applied = np.asarray(P(y[:, None]))[:, 0]
     F = np.asarray(P.F)
-    assert float(P.left) < 1e-2 * np.trace(gram(KERNEL, x))
-    np.testing.assert_allclose(np.trace(gram(KERNEL, x) - F @ F.T), float(P.left), atol=1e-8)
+    assert 0 <= np.trace(gram(KERNEL, x) - F @ F.T) < 1e-2 * np.trace(gram(KERNEL, x))
     np.testing.assert_allclose(applied, np.linalg.solve(F @ F.T + NOISE * np.eye(300), y), rtol=1e-6, atol=1e-8)
 
 
@@ -56,9 +55,20 @@ def test_float32_that_cannot_go_further_says_so_and_returns_its_best():
     solution = dg.solve(
         dg.KernelOperator(dg.RBF(1.0), x, 1e-6), y, dg.CG(tol=1e-7, max_iterations=600), key=jax.random.key(0)
     )
-    assert solution.result is not dg.Result.CONVERGED
+    assert solution.result is dg.Result.DIVERGED
+    assert "too ill-conditioned for products in float32" in solution.message
     assert relative(y - matrix @ solution.weights.astype(np.float64), y) < 0.1
-    assert "float" in solution.message or "budget" in solution.message
+
+
+@pytest.mark.parametrize("solver", [dg.CG(tol=1e-7), dg.BlockDescent(tol=1e-7)], ids=type)
+def test_a_tolerance_below_the_rounding_of_float32_stalls_and_names_the_remedy(solver):
+    x, y = data(800, d=2, dtype=np.float32)
+    key = jax.random.key(0)
+    solution = dg.solve(dg.KernelOperator(dg.RBF(1.0), x, 1e-2), y, solver, key=key)
+    assert solution.result is dg.Result.STALLED
+    assert "float32 goes no further. Pass dtype='float64'" in solution.message
+    again = dg.solve(dg.KernelOperator(dg.RBF(1.0), x, 1e-2, dtype=np.float64), y, solver, key=key)
+    assert again.result is dg.Result.CONVERGED
 
 
 def test_what_an_unfinished_run_advises_depends_on_the_method():

@@ -1,12 +1,18 @@
 """The one loop: budgets, stopping, interruption, warm starts, divergence."""
 
+import time
+from dataclasses import replace
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dualgp as dg
 from cases import KERNELS, NOISE, data, relative, shifted_gram
-from dualgp.solvers import loop
+from dualgp._arrays import wide
+from dualgp.solvers import Deadline, iterate
+from dualgp.solvers.base import Run
 
 KERNEL, KEY, N = KERNELS["Matern32"], jax.random.key(0), 200
 FIXED = dg.SDD(step_size=2.0, batch_size=50, num_steps=600, averaging=0.05, tol=0.0)
@@ -43,16 +49,114 @@ def test_max_passes_limits_the_steps(problem):
     assert solution.result is dg.Result.BUDGET_REACHED
 
 
-def test_max_seconds_limits_the_time(problem):
-    solve(problem, ENDLESS, max_passes=1.0)  # compiled before
-    solution = solve(problem, ENDLESS, max_seconds=0.3)
-    assert 0 < solution.steps < 10**6
-    assert 0.3 <= solution.seconds < 10.0
+@pytest.fixture
+def slow_steps(monkeypatch):
+    """A step takes 0.05 s and a check 0.5 s: as the loop expects of steps of a tenth of a pass."""
+    advance, check = iterate._advance, iterate.check_residual
+
+    def slow_advance(*arguments):
+        time.sleep(0.05 * int(arguments[-1]))
+        return advance(*arguments)
+
+    def slow_check(*arguments):
+        time.sleep(0.5)
+        return check(*arguments)
+
+    monkeypatch.setattr(iterate, "_advance", slow_advance)
+    monkeypatch.setattr(iterate, "check_residual", slow_check)
+
+
+TENTHS = dg.SDD(step_size=2.0, batch_size=N // 10, num_steps=10**9, averaging=0.05, tol=0.0)
+
+
+@pytest.mark.parametrize("limit", [1.5, 2.2])
+def test_a_time_limit_is_kept_and_used(problem, slow_steps, limit):
+    solve(problem, TENTHS, max_passes=0.1)  # compiled before
+    began = time.perf_counter()
+    solution = solve(problem, TENTHS, max_seconds=limit)
+    seconds = time.perf_counter() - began
+    assert 0.6 * limit <= seconds <= 1.1 * limit
+    assert solution.result is dg.Result.BUDGET_REACHED
+    assert solution.steps >= 0.6 * (limit - 0.5) / 0.05
+
+
+def test_a_deadline_that_has_begun_counts_from_there(problem, slow_steps):
+    deadline = Deadline(2.0)
+    time.sleep(1.0)
+    solution = solve(problem, TENTHS, max_seconds=deadline)
+    assert deadline.elapsed <= 2.4
+    assert solution.seconds < 1.4
+
+
+def test_one_step_is_taken_however_short_the_time(problem):
+    solution = solve(problem, ENDLESS, max_seconds=1e-6)
+    assert solution.steps == 1
+    assert np.any(solution.weights != 0)
+
+
+def test_five_seconds_are_five_seconds_on_thirty_thousand_rows():
+    x, y = data(30_000, dtype=np.float32)
+    b = np.stack([y] * 17, axis=1)
+    operator = dg.KernelOperator(KERNEL, x, NOISE, memory=0)
+    began = time.perf_counter()
+    solution = dg.solve(operator, b, dg.Auto(tol=1e-6), key=KEY, max_seconds=5.0)
+    assert time.perf_counter() - began <= 1.1 * 5.0 + 2.0
     assert solution.result is dg.Result.BUDGET_REACHED
 
 
+def test_a_warm_start_of_conjugate_gradients_costs_a_pass(problem):
+    solver = dg.CG(tol=1e-12, preconditioner=dg.PivotedCholesky(rank=20), max_iterations=3)
+    cold = solve(problem, solver)
+    warm = solve(problem, solver, start=0.5 * cold.weights)
+    assert cold.passes == pytest.approx(20 / N + 3 * 1.1 + 1.0)
+    assert warm.passes == pytest.approx(cold.passes + 1.0 + 1.0)  # for its residual, and for the check of the start
+
+
+@pytest.mark.parametrize(
+    ("solver", "run"),
+    [
+        (dg.SDD(step_size=2.0, batch_size=50, averaging=0.05, tol=1e-2), {}),
+        (dg.SDD(step_size=20.0, batch_size=50), {}),
+        (ENDLESS, {"max_passes": 3.0}),
+        (dg.CG(tol=1e-12, preconditioner=None), {"max_passes": 8.0}),
+    ],
+    ids=["converged", "diverged", "stopped", "worse than before"],
+)
+def test_what_is_returned_is_what_was_checked(problem, solver, run):
+    solution = solve(problem, solver, **run)
+    true = relative(problem[1] - problem[0].dense() @ solution.weights, problem[1])
+    assert solution.residual[0] == pytest.approx(true, rel=1e-9)
+
+
+def test_an_earlier_iterate_is_checked_again_before_it_is_returned(problem):
+    with wide():
+        operator, b = problem[0], jnp.asarray(problem[1])[:, None]
+        run = iterate.Loop(dg.BlockDescent(block_size=20, tol=0.0), operator, b, Run(KEY))
+        run._take(5)
+        early, checked = run.state, run._check()
+        run._take(40)
+        run._check()
+        run.last_good = early
+        run.progress.level = replace(run.progress.level, now=3.0 * run.progress.level.smallest)
+        solution = run.finish(dg.Result.BUDGET_REACHED)
+    np.testing.assert_allclose(solution.residual, checked.estimate, rtol=1e-9)
+    true = relative(problem[1] - operator.dense() @ solution.weights[:, 0], problem[1])
+    assert solution.residual[0] == pytest.approx(true, rel=1e-9)
+
+
+@pytest.mark.parametrize("solver", [dg.SDD(), dg.BlockDescent(), dg.CG(), dg.SGD(batch_size=64)], ids=type)
+def test_settings_of_a_prepared_solver_have_nothing_left_to_prepare(problem, solver):
+    with wide():
+        operator, b = problem[0], jnp.asarray(problem[1])[:, None]
+        settings = solver.prepare(operator, b, KEY)[0].settings
+        again, passes = settings.prepare(operator, b, KEY)
+    assert type(settings) is type(solver) and passes == 0.0
+    assert "auto" not in repr(settings)
+    assert repr(again.settings) == repr(settings)
+
+
 def test_ctrl_c_returns_the_iterate_so_far(problem, monkeypatch):
-    advance, calls = loop._advance, []
+    advance, calls = iterate._advance, []
 
     def interrupted_third(*args):
         calls.append(None)
@@ -60,8 +164,8 @@ def test_ctrl_c_returns_the_iterate_so_far(problem, monkeypatch):
             raise KeyboardInterrupt
         return advance(*args)
 
-    monkeypatch.setattr(loop, "CHUNK_ENTRIES", 10 * 50 * N)  # 10 steps
-    monkeypatch.setattr(loop, "_advance", interrupted_third)
+    monkeypatch.setattr(iterate, "CHUNK_ENTRIES", 10 * 50 * N)  # 10 steps
+    monkeypatch.setattr(iterate, "_advance", interrupted_third)
     solution = solve(problem, ENDLESS)
     monkeypatch.undo()
     assert solution.result is dg.Result.INTERRUPTED
@@ -73,7 +177,7 @@ def test_ctrl_c_returns_the_iterate_so_far(problem, monkeypatch):
 
 def test_the_length_of_chunks_does_not_change_the_weights(problem, monkeypatch):
     whole = solve(problem, FIXED)
-    monkeypatch.setattr(loop, "CHUNK_ENTRIES", 3 * 50 * N)  # 3 steps
+    monkeypatch.setattr(iterate, "CHUNK_ENTRIES", 3 * 50 * N)  # 3 steps
     pieces = solve(problem, FIXED)
     assert len(pieces.trace.steps) == 200 > len(whole.trace.steps)
     np.testing.assert_array_equal(pieces.weights, whole.weights)

@@ -47,10 +47,11 @@ def test_step_equals_a_literal_transcription_of_algorithm_1(monkeypatch):
     solver = dg.SDD(step_size=10.0, batch_size=12, momentum=0.85, averaging=0.07)
     b = np.stack([y, np.cos(y)], axis=1)
     with wide():
-        state = solver.init(operator, jnp.asarray(b), jnp.zeros_like(b))
+        prepared, _ = solver.prepare(operator, jnp.asarray(b), KEY)
+        state = prepared.init(operator, jnp.asarray(b), jnp.zeros_like(b))
         for batch in batches:
             monkeypatch.setattr(jax.random, "randint", lambda *_, batch=batch: jnp.asarray(batch))
-            state, _ = solver.step(operator, jnp.asarray(b), state, KEY)
+            state, _ = prepared.step(operator, jnp.asarray(b), state, KEY)
     expected = algorithm_1(shifted_gram(KERNEL, data(50)[0]), b, batches, beta=10.0 / 50, rho=0.85, r=0.07)
     for ours, theirs in zip(state, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
@@ -60,8 +61,9 @@ def test_the_free_residual_estimate_is_unbiased():
     operator, y = problem(80)
     with wide():
         b = jnp.asarray(y)[:, None]
-        state = FIXED.init(operator, b, 0.1 * b)
-        step = jax.vmap(lambda key: FIXED.step(operator, b, state, key)[1])
+        prepared, _ = FIXED.prepare(operator, b, KEY)
+        state = prepared.init(operator, b, 0.1 * b)
+        step = jax.vmap(lambda key: prepared.step(operator, b, state, key)[1])
         squared = np.asarray(step(jax.random.split(KEY, 2000)))
     exact = np.sum((y - operator.dense() @ (0.1 * y)) ** 2)
     assert abs(squared.mean() - exact) < 4 * squared.std() / np.sqrt(2000)

@@ -92,7 +92,7 @@ class Operator(eqx.Module):
     @property
     def noiseless(self) -> "Operator":
         """K alone."""
-        return eqx.tree_at(lambda operator: operator.noise, self, Noise(0.0))
+        return eqx.tree_at(lambda operator: operator.noise, self, Noise(np.zeros(())))
 
     def __matmul__(self, v: AnyArray) -> AnyArray:
         """A @ v. Outside `jax.jit`, v may be a NumPy array or a vector."""

@@ -77,8 +77,8 @@ def evaluate_blocks(
 
 
 @in_wide
-def _evaluate_block(function: Function, points: np.ndarray, size: int, dtype: Any) -> np.ndarray:
-    m = points.shape[0]
+def _evaluate_block(function: Function, points: AnyArray, size: int, dtype: Any) -> np.ndarray:
+    points, m = np.asarray(points), points.shape[0]
     # Padded with real points: zeros could lie far away, and distances are centred on what is evaluated.
     padded = np.resize(points.astype(dtype), (size, points.shape[1])) if m else np.zeros((size, points.shape[1]), dtype)
     return np.asarray(_call(function, padded))[:m]

@@ -22,11 +22,11 @@ class DenseOperator(Operator):
     """A = K + noise * I for a matrix K that is in memory."""
 
     matrix: Float[AnyArray, "n n"]
-    noise: Noise = eqx.field(converter=as_noise)
+    noise: Noise
+    layout: Local = eqx.field(static=True)
 
-    @property
-    def layout(self) -> Local:
-        return Local(self.matrix.shape[0])
+    def __init__(self, matrix: Float[AnyArray, "n n"], noise: Any) -> None:
+        self.matrix, self.noise, self.layout = matrix, as_noise(noise), Local(matrix.shape[0])
 
     @property
     def dtype(self) -> np.dtype:

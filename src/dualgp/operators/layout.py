@@ -7,12 +7,11 @@ all columns that a solver sees, and no random number depends on it: an answer do
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -29,163 +28,103 @@ AXIS = "rows"
 EVERYWHERE = PartitionSpec()
 
 
-class Layout(ABC):
-    """The placement of n rows. Specs say where the arguments of `map_shards` are: `rows`, `columns`, `EVERYWHERE`."""
-
-    n: int
-    mesh: Mesh | None
-    num_devices: int
-    height: int  # rows of an array, padding included
-    own: slice  # the rows of data that this process holds
-    rows: Any
-    columns: Any
-
-    @abstractmethod
-    def place_own(self, own: AnyArray, repeat_first: bool = False) -> Array:
-        """The array whose rows of this process are `own`; padding is zero, or repeats the first of them."""
-
-    @abstractmethod
-    def place(self, array: AnyArray, dtype: Any) -> Columns:
-        """(n, s) columns where products want them. Of a memory map only this process's rows are read."""
-
-    @abstractmethod
-    def holds(self, array: Any) -> bool:
-        """Whether an array has been placed like this, and must not be placed again."""
-
-    @abstractmethod
-    def replicate(self, state: Any) -> Any:
-        """A solver's state with every array where the steps will leave it, so that they are compiled once."""
-
-    @abstractmethod
-    def collect(self, array: AnyArray) -> np.ndarray:
-        """All n rows in the host's memory. On many hosts each of them must ask, and each gets them."""
-
-    @abstractmethod
-    def read_rows(self, array: AnyArray, index: Indices | None = None) -> np.ndarray:
-        """array[index], or all rows, in the host's memory: by NumPy where they are here, as that compiles nothing."""
-
-    @abstractmethod
-    def read_own(self, array: AnyArray) -> np.ndarray:
-        """The rows that this process holds, in the host's memory."""
-
-    @abstractmethod
-    def summarise(self, array: AnyArray) -> Any:
-        """What tells an array from others, for fingerprints: the same wherever its rows live."""
-
-    @property
-    @abstractmethod
-    def is_alone(self) -> bool:
-        """Whether this process can do without others: then it may stop when it likes."""
-
-    @abstractmethod
-    def agree(self, value: float) -> float:
-        """The value that decisions are made by: of many processes, the first one's."""
-
-    # Inside `jax.jit`.
-
-    @abstractmethod
-    def map_shards(self, function: Callable, specs: Any, out: Any) -> Callable:
-        """`function` of each device's shards of its arguments."""
-
-    @abstractmethod
-    def sum_shards(self, array: AnyArray) -> AnyArray:
-        """Inside `map_shards`: the sum over all devices."""
-
-    @abstractmethod
-    def take(self, array: AnyArray, index: Indices) -> AnyArray:
-        """Inside `map_shards`: array[index] for the rows of this shard, zero for others."""
-
-    @abstractmethod
-    def take_own(self, array: AnyArray) -> AnyArray:
-        """Inside `map_shards`: of an array with all rows, those of this shard."""
-
-    @abstractmethod
-    def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> AnyArray:
-        """Inside `map_shards`: add(total, *shards) for the shards of every device in turn."""
-
-    @abstractmethod
-    def everywhere(self, array: AnyArray) -> AnyArray:
-        """The array on every device."""
-
-    @abstractmethod
-    def data_only(self, array: AnyArray) -> AnyArray:
-        """An (n, s) array whose padding is zero, placed like the data."""
-
-
 @dataclass(frozen=True)
-class Local(Layout):
-    """All rows in one place."""
+class Local:
+    """All rows in one place. Specs say where the arguments of `map_shards` are: `rows`, `columns`, `EVERYWHERE`."""
 
     n: int
 
-    mesh = None
-    num_devices = 1
-    rows = columns = None
+    mesh: ClassVar[None] = None
+    num_devices: ClassVar[int] = 1
+    rows: ClassVar[Any] = None
+    columns: ClassVar[Any] = None
 
     @property
     def height(self) -> int:
+        """Rows of an array, padding included."""
         return self.n
 
     @property
     def own(self) -> slice:
+        """The rows of data that this process holds."""
         return slice(0, self.n)
 
     def place_own(self, own: AnyArray, repeat_first: bool = False) -> Array:
+        """The array whose rows of this process are `own`; padding is zero, or repeats the first of them."""
         return jnp.asarray(own)
 
     def place(self, array: AnyArray, dtype: Any) -> Columns:
+        """(n, s) columns where products want them. Of a memory map only this process's rows are read."""
         return on_device(array, dtype)
 
     def holds(self, array: Any) -> bool:
+        """Whether an array has been placed like this, and must not be placed again."""
         return False
 
     def replicate(self, state: Any) -> Any:
+        """A solver's state with every array where the steps will leave it, so that they are compiled once."""
         return state
 
     def collect(self, array: AnyArray) -> np.ndarray:
+        """All n rows in the host's memory. On many hosts each of them must ask, and each gets them."""
         return np.asarray(array)
 
     def read_rows(self, array: AnyArray, index: Indices | None = None) -> np.ndarray:
+        """array[index], or all rows, in the host's memory: by NumPy where they are here, as that compiles nothing."""
         return np.asarray(array) if index is None else np.asarray(array)[index]
 
     def read_own(self, array: AnyArray) -> np.ndarray:
+        """The rows that this process holds, in the host's memory."""
         return np.asarray(array)
 
     def summarise(self, array: AnyArray) -> Any:
+        """What tells an array from others, for fingerprints: the same wherever its rows live."""
         return array
 
     @property
     def is_alone(self) -> bool:
+        """Whether this process can do without others: then it may stop when it likes."""
         return True
 
     def agree(self, value: float) -> float:
+        """The value that decisions are made by: of many processes, the first one's."""
         return value
 
     def map_shards(self, function: Callable, specs: Any, out: Any) -> Callable:
+        """`function` of each device's shards of its arguments."""
         return function
 
-    def sum_shards(self, array: AnyArray) -> AnyArray:
+    def sum_shards(self, array: AnyArray) -> Any:
+        """Inside `map_shards`: the sum over all devices."""
         return array
 
-    def take(self, array: AnyArray, index: Indices) -> AnyArray:
+    def take(self, array: AnyArray, index: Indices) -> Any:
+        """Inside `map_shards`: array[index] for the rows of this shard, zero for others."""
         return array[index]
 
-    def take_own(self, array: AnyArray) -> AnyArray:
+    def take_own(self, array: AnyArray) -> Any:
+        """Inside `map_shards`: of an array with all rows, those of this shard."""
         return array
 
-    def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> AnyArray:
+    def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> Any:
+        """Inside `map_shards`: add(total, *shards) for the shards of every device in turn."""
         return add(total, *shards)
 
-    def everywhere(self, array: AnyArray) -> AnyArray:
+    def everywhere(self, array: AnyArray) -> Any:
+        """The array on every device."""
         return array
 
-    def data_only(self, array: AnyArray) -> AnyArray:
+    def data_only(self, array: AnyArray) -> Any:
+        """An (n, s) array whose padding is zero, placed like the data."""
         return array
 
 
 @dataclass(frozen=True)
-class Sharded(Layout):
-    """n rows over the devices of a mesh, in order: each holds `height / num_devices` of them, the last ones less."""
+class Sharded:
+    """n rows over the devices of a mesh, in order: each holds `height / num_devices` of them, the last ones less.
+
+    The contract of each method is in `Local`.
+    """
 
     n: int
     mesh: Mesh
@@ -287,19 +226,19 @@ class Sharded(Layout):
         # Sums over tiles start from zeros that are the same everywhere, which the check of varying values refuses.
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
 
-    def sum_shards(self, array: AnyArray) -> AnyArray:
+    def sum_shards(self, array: AnyArray) -> Any:
         return jax.lax.psum(array, self.axes)
 
-    def take(self, array: AnyArray, index: Indices) -> AnyArray:
+    def take(self, array: AnyArray, index: Indices) -> Any:
         here = index - self._first_row()
         is_here = (here >= 0) & (here < array.shape[0])
         return jnp.where(is_here[:, None], array[jnp.clip(here, 0, array.shape[0] - 1)], 0.0)
 
-    def take_own(self, array: AnyArray) -> AnyArray:
+    def take_own(self, array: AnyArray) -> Any:
         padded = jnp.pad(array, ((0, self.height - array.shape[0]), (0, 0)))
         return jax.lax.dynamic_slice_in_dim(padded, self._first_row(), self.share)
 
-    def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> AnyArray:
+    def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> Any:
         ring = [(i, (i + 1) % self.num_devices) for i in range(self.num_devices)]
 
         def turn(_: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -308,16 +247,19 @@ class Sharded(Layout):
 
         return jax.lax.fori_loop(0, self.num_devices, turn, (total, *shards))[0]
 
-    def everywhere(self, array: AnyArray) -> AnyArray:
+    def everywhere(self, array: AnyArray) -> Any:
         return jax.lax.with_sharding_constraint(array, NamedSharding(self.mesh, EVERYWHERE))
 
-    def data_only(self, array: AnyArray) -> AnyArray:
+    def data_only(self, array: AnyArray) -> Any:
         is_data = jnp.arange(self.height, dtype=jnp.int32) < self.n
         array = jnp.where(is_data[:, None], array, jnp.zeros((), array.dtype))
         return jax.lax.with_sharding_constraint(array, self.sharding)
 
     def _first_row(self) -> Array:
         return jax.lax.axis_index(self.axes).astype(jnp.int32) * self.share
+
+
+Layout = Local | Sharded
 
 
 def make_layout(n: int, devices: Mesh | int | str | Sequence[jax.Device] | None) -> Layout:
@@ -335,7 +277,7 @@ def as_mesh(devices: Mesh | int | str | Sequence[jax.Device]) -> Mesh:
         if devices != "all":
             raise ValueError(f'devices must be a number, "all", a list of devices or a mesh, got {devices!r}.')
         return Mesh(np.array(there), (AXIS,))
-    if isinstance(devices, (int, np.integer)) and not isinstance(devices, bool):
+    if isinstance(devices, int | np.integer):
         if not 1 <= devices <= len(there):
             raise ValueError(
                 f"{devices} device(s) were asked for, but JAX sees {len(there)} ({there[0].platform}). For virtual "
@@ -375,7 +317,7 @@ def writes() -> bool:
 
 
 @eqx.filter_jit
-def replicate(layout: Layout, array: AnyArray, index: Indices | None = None) -> AnyArray:
+def replicate(layout: Layout, array: AnyArray, index: Indices | None = None) -> Any:
     """array[index], or all of it, on every device."""
     array = jnp.asarray(array)
     return layout.everywhere(array if index is None else array[index])

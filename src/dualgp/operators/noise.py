@@ -12,13 +12,13 @@ from jaxtyping import Float
 from dualgp._arrays import as_parameter
 from dualgp._checks import check_positive
 from dualgp._random import independent_normals
-from dualgp._types import AnyArray, Indices, RandomKey
+from dualgp._types import AnyArray, Indices, Parameter, RandomKey
 
 
 class Noise(eqx.Module):
     """Independent Gaussian noise, y_i = f(x_i) + N(0, variance): one variance for all rows."""
 
-    variance: AnyArray = eqx.field(converter=as_parameter)
+    variance: Parameter = eqx.field(converter=as_parameter)
 
     def diagonal(self, index: Indices, dtype: Any) -> Float[AnyArray, " batch"]:
         """The variances of these rows: A[i, i] - K[i, i]. By NumPy where nothing is JAX's."""

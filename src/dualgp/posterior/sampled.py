@@ -42,7 +42,7 @@ class SampledPosterior(Posterior):
         refuse_traced_covariance(x)
         if self.prior is None:
             raise ValueError(NO_SAMPLES)
-        deviations = self.predictor.deviations(x).astype(np.float64)
+        deviations = np.asarray(self.predictor.deviations(x), np.float64)
         covariance = deviations @ deviations.T / self.num_samples
         covariance[np.diag_indices_from(covariance)] += float(self.model.noise) if noise else 0.0
         return covariance
@@ -67,8 +67,8 @@ class SampledPosterior(Posterior):
             mean[~has_weights], std[~has_weights] = self.predict(rows, noise=True)
         if self.left_out is None:
             return mean, std
-        mean_left_out, std_left_out = self.predict(self.left_out.x, noise=True)
-        return self._in_order(mean, mean_left_out), self._in_order(std, std_left_out)
+        left_out = [np.asarray(values) for values in self.predict(self.left_out.x, noise=True)]
+        return self._in_order(mean, left_out[0]), self._in_order(std, left_out[1])
 
     def _explained(self, x: Any) -> Float[np.ndarray, " m"]:
         # Variances from samples are noisy: a bound may not use them.

@@ -39,10 +39,10 @@ def passes_of_check(n: int) -> float:
 def check_residual(operator: Operator, b: Columns, weights: Columns, key: RandomKey, number: int = 0) -> Residual:
     """||b - A @ weights|| / ||b|| from FRESH_ROWS random rows, or from all where there are no more rows than that.
 
-    The mean of n r_i^2 over the rows is unbiased for ||r||^2, and its upper limit comes from its standard error and
-    skewness. `number` counts the checks of a run, from 0: a run that is checked until it passes has many chances to
-    pass by luck, so the k-th limit may be too low with a probability of 0.05 * 6 / (pi (k + 1))^2, which add up to 5 %.
-    If a few rows carry most of the residual, a sample may miss them all: no limit from a sample can be trusted then.
+    The mean of n r_i^2 over the rows is unbiased for ||r||^2; see `upper_limit_of_mean` and `rounding_error`. `number`
+    counts the checks of a run, from 0: a run that is checked until it passes has many chances to pass by luck, so the
+    k-th limit may be too low with a probability of 0.05 * 6 / (pi (k + 1))^2, and all together with 5 %. If a few rows
+    carry most of the residual, a sample may miss them all: no limit from a sample can be trusted then.
     """
     n = operator.n
     num = min(n, FRESH_ROWS)
@@ -56,16 +56,21 @@ def check_residual(operator: Operator, b: Columns, weights: Columns, key: Random
 
 
 def upper_limit_of_mean(values: Float[np.ndarray, "m s"], n: int, doubt: float) -> Float[np.ndarray, " s"]:
-    """A limit that the mean of n numbers exceeds with probability `doubt`, from m that were drawn without replacement.
+    """A limit that the mean of n squares exceeds with probability `doubt`, from m that were drawn without replacement.
 
-    A normal quantile with Johnson's correction for skewness: squares are skewed, and a sample without its largest ones
-    has too small a mean and too small a standard deviation at the same time.
+    The logarithm of the mean is nearly normal; its quantile has Johnson's correction for skewness. A sample that lacks
+    the largest squares has too small a mean and too small a standard deviation at the same time, so the largest one
+    that was drawn counts twice. With `doubt` 3 % and m = 100 the limit is too low for 1 % of samples from normal
+    residuals, 2 % from Laplace, 3 % from Student's t with 5 degrees of freedom, and 9 % with 3: there it fails.
     """
+    if len(values) < n:
+        values = np.concatenate([values, values.max(axis=0, keepdims=True)])
     m, mean, deviation = len(values), values.mean(axis=0), values.std(axis=0)
     z = NormalDist().inv_cdf(1.0 - doubt)
     skewness = ((values - mean) ** 3).mean(axis=0) / np.where(deviation > 0, deviation, 1.0) ** 3
     quantile = z + skewness * (1.0 + 2.0 * z**2) / (6.0 * math.sqrt(m))
-    return mean + quantile * deviation * math.sqrt((1.0 - m / n) / m)
+    error = deviation * math.sqrt((1.0 - m / n) / m) / np.where(mean > 0, mean, 1.0)
+    return mean * np.exp(quantile * error)
 
 
 def rounding_error(operator: Operator, b: Columns, weights: Columns) -> Float[np.ndarray, " s"]:

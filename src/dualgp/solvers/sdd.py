@@ -80,7 +80,9 @@ class SDD(IterativeSolver):
         averaging = suitable if isinstance(self.averaging, str) else self.averaging
         step_size = np.float64(step_size)  # an array for JAX: another step size needs no compilation
         settings = replace(self, step_size=step_size, batch_size=batch_size, averaging=averaging)
-        return PreparedSDD(settings, step_size, batch_size, averaging, may_slow_down=self.step_size == "auto"), passes
+        return PreparedSDD(
+            settings, step_size, batch_size, averaging, may_slow_down=isinstance(self.step_size, str)
+        ), passes
 
 
 class PreparedSDD(Prepared):
