@@ -309,10 +309,27 @@ def test_what_was_learned_before_the_last_solve_was_killed_is_not_learned_again(
     np.testing.assert_array_equal(learned.posterior.samples(x[:5]), whole.posterior.samples(x[:5]))
 
 
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The arguments and settings of a run that was killed after its first step over all rows."""
+    start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)
+    settings = {"key": KEY, "method": FullData(gain=1e-9), "num_samples": 2}
+    settings["checkpoint"] = tmp_path_factory.mktemp("killed") / "learn"
+
+    def kill(step):
+        if step.stage == FullData.stage:
+            raise Killed
+
+    with pytest.raises(Killed):
+        dg.learn(start, *data(200), progress=kill, **settings)
+    return (start, *data(200)), settings
+
+
 @pytest.mark.parametrize(
     "other",
     [
         {"priors": {**DEFAULT_PRIORS, "noise": dg.learning.LogNormal(0.05, 2.0 + 1e-12)}},
+        {"priors": None},
         {"method": FullData(gain=1e-9, num_samples=17)},
         {"fixed": ("mean",)},
         {"num_samples": 3},
@@ -320,19 +337,10 @@ def test_what_was_learned_before_the_last_solve_was_killed_is_not_learned_again(
         {"key": jax.random.key(1)},
     ],
 )
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path, other):
-    x, y = data(200)
-    start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)
-    settings = {"key": KEY, "method": FullData(gain=1e-9), "num_samples": 2, "checkpoint": tmp_path / "learn"}
-
-    def kill(step):
-        if step.stage == FullData.stage:
-            raise Killed
-
-    with pytest.raises(Killed):
-        dg.learn(start, x, y, progress=kill, **settings)
+def test_a_checkpoint_of_other_settings_is_refused(killed, other):
+    arguments, settings = killed
     with pytest.raises(ValueError, match=r"belongs to another problem"):
-        dg.learn(start, x, y, **{**settings, **other})
+        dg.learn(*arguments, **{**settings, **other})
 
 
 @pytest.mark.parametrize("method", [Exact(), FullData()])
