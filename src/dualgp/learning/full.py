@@ -31,7 +31,7 @@ from dualgp.posterior import Posterior
 from dualgp.solvers import BlockDescent, Result
 
 LEARN_SHARE = 0.6  # where time is limited: the rest is left to the last solve, which needs some five passes
-START_SHARE = 0.5  # where time is limited: how much of the time for learning `Neighbours` may take
+START_SHARE = 0.5  # where time is limited: how much of the time for learning `Neighbours` may take, if steps follow
 SOLVE_AND_GRADIENT = 2.0  # the time of a step over that of a gradient: with less time than that, none is begun
 # The relative residual of each step's solve. On protein its error costs 2e-4 nats a point in the next step; 0.2 costs
 # 1e-3, as much as a step that is worth taking gains.
@@ -70,21 +70,23 @@ class FullData(Method):
 
     def _learn(self, problem: Problem, best: Position, key: RandomKey) -> None:
         """Move `best` up the likelihood. Where this is stopped, it is the best so far."""
+        problem.check_time()
+        seconds = self._measure_step(problem, best.vector)
         if best.weights is None:
-            _start_from_neighbours(problem, best, subkey(key, "neighbours"))
-        self._check_time(problem, best.vector)
+            has_time = seconds < (1.0 - START_SHARE) * problem.deadline.left
+            _start_from_neighbours(problem.within(START_SHARE if has_time else 1.0), best, subkey(key, "neighbours"))
+        if seconds > problem.deadline.left:
+            raise Stop(Ending.TIMED_OUT)
         inverse = _inverse_information(problem, best.vector, subkey(key, "information"))
         self._climb(problem, best, QuasiNewton(problem.bounds, inverse), key)
         best.is_learned = True
         problem.file.save(best)
 
-    def _check_time(self, problem: Problem, vector: Vector) -> None:
-        """End learning if there is no time for a solve and a gradient."""
-        problem.check_time()
-        if problem.deadline.is_set:
-            seconds = measure_seconds(problem.parameters, vector, problem.x, 1 + self.num_samples)
-            if SOLVE_AND_GRADIENT * seconds > problem.deadline.left:
-                raise Stop(Ending.TIMED_OUT)
+    def _measure_step(self, problem: Problem, vector: Vector) -> float:
+        """How many seconds a solve and a gradient take; it does not matter where time is not limited."""
+        if not problem.deadline.is_set:
+            return 0.0
+        return SOLVE_AND_GRADIENT * measure_seconds(problem.parameters, vector, problem.x, 1 + self.num_samples)
 
     def _climb(self, problem: Problem, best: Position, newton: QuasiNewton, key: RandomKey) -> None:
         vector, passes, total, most = best.vector, 0.0, 0.0, 0.0
@@ -118,7 +120,7 @@ class FullData(Method):
 
 def _start_from_neighbours(problem: Problem, best: Position, key: RandomKey) -> None:
     """A start that is quickly found; there is no harm in its running out of time."""
-    found = Neighbours().run(problem.within(START_SHARE), key)
+    found = Neighbours().run(problem, key)
     best.vector = found.vector
     if found.ending in (Ending.STOPPED, Ending.INTERRUPTED):
         raise Stop(found.ending)
@@ -126,8 +128,7 @@ def _start_from_neighbours(problem: Problem, best: Position, key: RandomKey) -> 
 
 def _solve_last(problem: Problem, best: Position, key: RandomKey) -> Posterior:
     """The posterior of the learned model, from the last step's weights, as well as the user asked for."""
-    settings = {**problem.last_solve._asdict(), "checkpoint": problem.file.solve_path}
-    return _condition(problem, best, key, settings)
+    return _condition(problem, best, key, {**problem.last_solve._asdict(), "checkpoint": problem.file.solve_path})
 
 
 def _condition(problem: Problem, position: Position, key: RandomKey, settings: dict[str, Any]) -> Posterior:

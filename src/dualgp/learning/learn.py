@@ -93,8 +93,7 @@ def learn(
         return _set_mean(model, y)
     method = _as_method(method, len(y))
     key = check_key(key, "Learning") if method.needs_key or key is not None else jax.random.key(0)
-    beliefs = None if priors is None else dict(priors)
-    settings = (type(method).__name__, vars(method), beliefs, fixed, last_solve.solver, num_samples)
+    settings = (type(method).__name__, vars(method), dict(priors or {}), fixed, last_solve.solver, num_samples)
     file = LearningFile(checkpoint, (model, x, y, key, settings))
     with _reporter(progress) as report:
         limits: dict[str, Any] = {"last_solve": last_solve, "deadline": deadline, "file": file, "report": report}

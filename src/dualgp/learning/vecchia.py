@@ -112,7 +112,7 @@ def find_nearest_before(
         first, last = some[0], some[-1]
         squared = norms[:last] - 2.0 * coordinates[some] @ coordinates[:last].T
         squared[:, first:][np.arange(first, last) >= some[:, None]] = np.inf
-        found.append(np.argpartition(squared, num - 1, axis=1)[:, :num])
+        found.append(np.argpartition(squared, num - 1, axis=1)[:, :num].copy())  # a view would keep all
     return np.concatenate(found)
 
 
