@@ -24,7 +24,7 @@ FLOW = {
     "gp": ("gp", "budget"),
     "learning": ("learning",),
     "decisions": ("maxima", "thompson"),
-    "sklearn": ("estimator", "data.fingerprints"),
+    "sklearn": ("conditioning", "estimator", "data.fingerprints"),
     "around": ("distributed", "io", "metrics", "plots"),
     "data sets": ("data",),
     "botorch": ("botorch",),

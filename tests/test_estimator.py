@@ -1,7 +1,9 @@
 """GPRegressor in scikit-learn's world."""
 
 import pickle
+import time
 
+import jax
 import joblib
 import numpy as np
 import pandas
@@ -168,10 +170,27 @@ def test_progress_is_shown(capsys):
 
 
 def test_a_time_limit_is_kept_and_error_bars_stay():
-    x, y = made_up(n=6000)
-    fitted = dg.GPRegressor(random_state=0, max_seconds=1.0, n_samples=4).fit(x, y)
+    x, y = made_up(n=40_000, d=6)
+    limited = dg.GPRegressor(random_state=0, max_seconds=4.0, n_samples=16, tol=1e-6)
+    limited.fit(x, y)  # compiles
+    began = time.perf_counter()
+    fitted = limited.fit(x, y)
+    assert 2.0 < time.perf_counter() - began < 1.1 * 4.0 + 2.0
+    assert not fitted.finished_ and not fitted.interrupted_ and "time limit" in fitted.message_
     mean, std = fitted.predict(x[:100], return_std=True)
     assert np.all(np.isfinite(mean)) and np.all(std > 0)
+
+
+def test_learning_and_conditioning_draw_their_own_numbers(monkeypatch):
+    keys = []
+    for name in ("learn", "condition"):
+        spy = lambda function: lambda *a, **k: keys.append(k["key"]) or function(*a, **k)
+        where = "dualgp.estimator.learn" if name == "learn" else "dualgp.gp.GaussianProcess.condition"
+        monkeypatch.setattr(where, spy(dg.learn if name == "learn" else dg.GaussianProcess.condition))
+    dg.GPRegressor(random_state=0, n_samples=2).fit(*made_up())
+    dg.GPRegressor(random_state=0, n_samples=2).fit(*made_up())
+    learned, conditioned, *again = [tuple(jax.random.key_data(key).tolist()) for key in keys]
+    assert learned != conditioned and again == [learned, conditioned]
 
 
 def test_scikit_learns_callbacks_see_every_step_and_may_stop_it():

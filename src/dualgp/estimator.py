@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dualgp._checks import as_float_array, check_count
 from dualgp._random import subkey
 from dualgp._translate import rescaled, translated
+from dualgp.checkpoints import delete
+from dualgp.conditioning import Conditioning, one_if_constant
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
@@ -25,6 +25,7 @@ from dualgp.operators.layout import as_mesh
 from dualgp.operators.noise import check_noise
 from dualgp.posterior import Posterior
 from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, Solver, as_solver
+from dualgp.solvers.stopping import Deadline
 
 try:  # scikit-learn >= 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -38,8 +39,8 @@ except ImportError:
         return method
 
 
-NOISE = 0.1  # of the variance of y, to start from
-DTYPES = [np.float64, np.float32, np.uint8]  # of X as it is; others become the first
+NOISE = 0.1  # relative to the variance of y, to start from
+DTYPES = [np.float64, np.float32, np.uint8]  # X of these is taken as it is; others become the first
 
 
 class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
@@ -123,69 +124,18 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     @with_callbacks
     def fit(self, X: Any, y: Any) -> GPRegressor:
         """Learn from (n, d) inputs and (n,) targets, and condition on all of them."""
+        deadline = Deadline(self.max_seconds)
         X, y = validate_data(self, X, y, dtype=DTYPES, order="C", y_numeric=True)
-        y = y.astype(np.float64)
-        num_samples = check_count(self.n_samples, "n_samples")
-        began, solver = time.perf_counter(), as_solver(self._solver())
-        mesh = None if self.devices is None else as_mesh(self.devices)
-        # Only where nothing depends on the origin: counts, for one, are what they are.
-        moves = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
-        self.X_offset_ = X.mean(axis=0, dtype=np.float64) if moves else np.zeros(X.shape[1])
-        self.y_offset_, self.y_scale_ = float(y.mean(dtype=np.float64)), float(_scale(y))
-        x, targets = self._inputs(X), (y - self.y_offset_) / self.y_scale_
+        y, settings = y.astype(np.float64), self._settings()
+        self._set_units(X, y)
+        targets = (y - self.y_offset_) / self.y_scale_
+        condition = Conditioning(self._inputs(X), targets, self._key(), deadline, settings)
         watcher = _Watcher(self, X, y) if hasattr(self, "_init_callback_context") else None
-
-        def condition(model: GaussianProcess, **settings: Any) -> Posterior:
-            left = None if self.max_seconds is None else max(1e-3, self.max_seconds - (time.perf_counter() - began))
-            run = {"solver": solver, "num_samples": num_samples, "max_seconds": left, "progress": bool(self.verbose)}
-            run["mesh"] = mesh
-            with warnings.catch_warnings():  # of divergence, which may have a remedy here
-                warnings.simplefilter("ignore", DivergenceWarning)
-                return model.condition(x, targets, key=key, **run | settings)
-
-        # A fit that may go on later must draw the same numbers again.
-        key = _key(0 if self.random_state is None and self.checkpoint is not None else self.random_state)
-        self.interrupted_ = False
-        if self.learn:
-            learned = learn(
-                self._model(X),
-                x,
-                targets,
-                key=key,
-                fixed=() if self.noise is None else ("noise",),
-                solver=solver,
-                num_samples=num_samples,
-                mesh=mesh,
-                max_seconds=self.max_seconds,
-                checkpoint=self.checkpoint,
-                progress=watcher if watcher and watcher.has_company else bool(self.verbose),
-            )
-            model, posterior, self.message_ = learned.model, learned.posterior, learned.message
-            self.interrupted_ = getattr(learned, "interrupted", False)
-            if np.all(targets == targets[:1]):
-                self.message_ = f"All targets are {self.y_offset_:.4g}: there is nothing to learn."
-                warnings.warn(f"{self.message_} Error bars are those of a guess.", UserWarning, stacklevel=2)
-            if posterior is None:  # few rows, or interrupted: then there is no time for more than a pass
-                posterior = condition(model, **{} if learned.finished else {"max_passes": 1.0})
-            self.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED
-        else:
-            model, self.message_ = self._model(X), "Parameters as given."
-            if self.noise is None and (self.kernel is None or translated(self.kernel, False)[1] is None):
-                self.message_ += f" The noise was not: {NOISE:g} of the variance of y was assumed."
-            posterior = condition(model, checkpoint=self.checkpoint)
-            self.finished_ = posterior.solution.result is Result.CONVERGED
-        if _needs_double(posterior.solution) and posterior.targets.dtype == np.float32:
-            posterior = condition(model, dtype=np.float64)
-            self.message_ += " Float32 was not enough, so it was solved again in float64."
-            self.finished_ = posterior.solution.result is Result.CONVERGED
-            if self.finished_ and self.checkpoint is not None:  # what float32 had left to do is done
-                for piece in (self.checkpoint, f"{self.checkpoint}.solve"):
-                    Path(piece).unlink(missing_ok=True)
-        if posterior.solution.result is Result.DIVERGED:
-            warnings.warn(posterior.solution.message, DivergenceWarning, stacklevel=2)
+        model, self.interrupted_ = self._start(one_if_constant(X.std(axis=0, dtype=np.float64), X)), False
+        posterior = self._learn(model, condition, watcher) if self.learn else self._take_as_given(model, condition)
+        self._conclude(posterior, condition, self.checkpoint)
         if watcher:
             watcher.end()
-        self._keep(posterior)
         if self.verbose > 1:
             print(self.report())
         return self
@@ -262,11 +212,66 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         solution = self.posterior_.report_solution(unit=self.y_scale_)
         return "\n".join([self.posterior_.report_size(), model, self.message_, *solution])
 
-    def _model(self, X: np.ndarray) -> GaussianProcess:
-        """What to start from, on centred inputs and standardised targets."""
-        return self._start(_scale(X))
+    def _set_units(self, X: np.ndarray, y: np.ndarray) -> None:
+        """Where inputs are centred, and the units of the targets."""
+        # Only where nothing depends on the origin: counts, for one, are what they are.
+        moves = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
+        self.X_offset_ = X.mean(axis=0, dtype=np.float64) if moves else np.zeros(X.shape[1])
+        self.y_offset_, self.y_scale_ = float(y.mean()), float(one_if_constant(y.std(), y))
+
+    def _settings(self) -> dict[str, Any]:
+        """Settings of `learn` and `condition`."""
+        num_samples = check_count(self.n_samples, "n_samples")
+        mesh = None if self.devices is None else as_mesh(self.devices)
+        solver = as_solver(self._solver())
+        return {"solver": solver, "num_samples": num_samples, "mesh": mesh, "progress": bool(self.verbose)}
+
+    def _learn(self, model: GaussianProcess, condition: Conditioning, watcher: _Watcher | None) -> Posterior:
+        """The posterior of a model that is learned, from `model` on."""
+        learned = learn(
+            model,
+            condition.x,
+            condition.targets,
+            key=subkey(condition.key, "learn"),
+            fixed=() if self.noise is None else ("noise",),
+            max_seconds=condition.deadline,
+            checkpoint=self.checkpoint,
+            **condition.settings | ({"progress": watcher} if watcher and watcher.has_company else {}),
+        )
+        self.message_, self.interrupted_ = learned.message, learned.interrupted
+        if np.all(condition.targets == condition.targets[:1]):
+            self.message_ = f"All targets are {self.y_offset_:.4g}: there is nothing to learn."
+            warnings.warn(f"{self.message_} Error bars are those of a guess.", UserWarning, stacklevel=3)
+        posterior = learned.posterior
+        if posterior is None:  # few rows, or interrupted: then there is no time for more than a pass
+            posterior = condition(learned.model, max_passes=None if learned.finished else 1.0)
+        self.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED
+        return posterior
+
+    def _take_as_given(self, model: GaussianProcess, condition: Conditioning) -> Posterior:
+        """The posterior of `model` itself."""
+        self.message_ = "Parameters as given."
+        if self.noise is None and (self.kernel is None or translated(self.kernel, False)[1] is None):
+            self.message_ += f" The noise was not: {NOISE:g} of the variance of y was assumed."
+        posterior = condition(model, checkpoint=self.checkpoint)
+        self.finished_ = posterior.solution.result is Result.CONVERGED
+        return posterior
+
+    def _conclude(self, posterior: Posterior, condition: Conditioning, checkpoint: Any) -> None:
+        """Solve again in float64 where float32 was not enough, and set the fitted attributes."""
+        if _needs_double(posterior.solution) and posterior.targets.dtype == np.float32:
+            posterior = condition(posterior.model, dtype=np.float64)
+            self.message_ += " Float32 was not enough, so it was solved again in float64."
+            self.finished_ = posterior.solution.result is Result.CONVERGED
+            if self.finished_ and checkpoint is not None:  # what float32 had left to do is done
+                for piece in (checkpoint, f"{checkpoint}.solve"):
+                    delete(piece)
+        if posterior.solution.result is Result.DIVERGED:
+            warnings.warn(posterior.solution.message, DivergenceWarning, stacklevel=3)
+        self._keep(posterior)
 
     def _start(self, scales: np.ndarray) -> GaussianProcess:
+        """What to start from, on centred inputs and standardised targets; `scales` are those of the inputs."""
         units = self.y_scale_**2
         noise = NOISE * units
         if self.kernel is None:
@@ -278,7 +283,11 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             given = as_float_array(self.noise, "noise")
             check_noise(given)  # here, in the user's units
             noise = float(given)
-        return GaussianProcess(rescaled(kernel, 1.0 / units), noise / units)
+        return GaussianProcess(rescaled(kernel, 1.0 / units), np.asarray(noise / units))
+
+    def _key(self) -> jax.Array:
+        """A fit that may go on later must draw the same numbers again."""
+        return _key(0 if self.random_state is None and self.checkpoint is not None else self.random_state)
 
     def _solver(self) -> Solver | str:
         return Auto(tol=self.tol) if isinstance(self.solver, str) and self.solver == "auto" else self.solver
@@ -326,12 +335,6 @@ class _Watcher:
     def end(self) -> None:
         """The fit is done."""
         self.root.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)
-
-
-def _scale(values: np.ndarray) -> np.ndarray:
-    """The standard deviation of each column; 1 where they are constant up to rounding."""
-    std, size = values.std(axis=0, dtype=np.float64), np.abs(values).max(axis=0)
-    return np.where(std > 16 * np.finfo(np.result_type(values.dtype, np.float32)).eps * size, std, 1.0)
 
 
 def _needs_double(solution: Solution) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,19 +12,22 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from dualgp._arrays import in_wide
-from dualgp._random import generator, subkeys
+from dualgp._random import generator, subkey
 from dualgp.checkpoints import Checkpoint
+from dualgp.conditioning import Conditioning, one_if_constant
 from dualgp.data.encoding import Column, Encoding
 from dualgp.data.shares import RowFile, open_rows
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
-from dualgp.learning import Neighbours, learn
+from dualgp.learning import Learned, Neighbours, learn
 from dualgp.operators import policy
 from dualgp.operators.layout import Layout, make_layout
 from dualgp.solvers import Auto, Result
+from dualgp.solvers.stopping import Deadline
 from dualgp.tablemodel import TableModel
 
-LEARN_ROWS = 50_000  # random rows, of all processes, that hyperparameters are learned from
+LEARN_ROWS = 50_000  # random rows, of all processes, that hyperparameters are learned from: 25 for each term
+LEARN_SHARE = 0.3  # where time is limited: the rest is left to the solve of all rows
 
 
 class Share:
@@ -58,35 +61,23 @@ def fit_share(
     Settings as for `GPRegressor`. Scales come from all rows, hyperparameters from 50,000 random ones of all processes
     (by `Neighbours`: learning from all rows is for one process), the posterior from all rows again.
     """
-    began, file = time.perf_counter(), open_rows(path)
+    deadline, file = Deadline(max_seconds), open_rows(path)
     inputs = file.check(target, drop)
     layout = make_layout(file.num_rows, devices)
     x, y = _read(file, layout.own, inputs, target)
-    settings = {"n_samples": n_samples, "tol": tol, "max_seconds": max_seconds, "random_state": random_state}
-    regressor = GPRegressor(**settings)
+    regressor = GPRegressor(n_samples=n_samples, tol=tol, max_seconds=max_seconds, random_state=random_state)
     regressor.n_features_in_ = len(inputs)
     (regressor.X_offset_, X_scale), (y_offset, y_scale) = (_scales(array, layout.n) for array in (x, y[:, None]))
     regressor.y_offset_, regressor.y_scale_ = float(y_offset[0]), float(y_scale[0])
     x, targets = regressor._inputs(x), (y - regressor.y_offset_) / regressor.y_scale_
-    key = jax.random.key(random_state)
-    learn_key, condition_key = subkeys(key, 2)
-    model, regressor.message_ = _learned(
-        regressor._start(X_scale), x, targets, layout, learn_key, checkpoint, (inputs, target)
-    )
-    left = None if max_seconds is None else max(1e-3, max_seconds - (time.perf_counter() - began))
-    posterior = model.condition(
-        Share(x, layout.own, layout.n),
-        Share(targets, layout.own, layout.n),
-        mesh=layout.mesh,
-        solver=Auto(tol=tol),
-        num_samples=n_samples,
-        key=condition_key,
-        max_seconds=left,
-        checkpoint=None if checkpoint is None else f"{checkpoint}.solve",
-        progress=bool(verbose),
-    )
-    regressor.finished_ = posterior.solution.result is Result.CONVERGED
-    regressor._keep(posterior)
+    own_x, own_targets = (Share(array, layout.own, layout.n) for array in (x, targets))
+    run = {"solver": Auto(tol=tol), "num_samples": n_samples, "mesh": layout.mesh, "progress": bool(verbose)}
+    condition = Conditioning(own_x, own_targets, jax.random.key(random_state), deadline, run)
+    learned = _learn(regressor._start(X_scale), condition, layout, checkpoint, (inputs, target))
+    posterior = condition(learned.model, checkpoint=None if checkpoint is None else f"{checkpoint}.solve")
+    regressor.message_, regressor.interrupted_ = learned.message, learned.interrupted
+    regressor.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED
+    regressor._conclude(posterior, condition, checkpoint)
     encoding = Encoding(tuple(Column(name, "number") for name in inputs), target)
     return TableModel(encoding, regressor)
 
@@ -103,38 +94,32 @@ def _scales(own: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """
     mean = _sum(own.sum(axis=0, dtype=np.float64)) / n
     std = np.sqrt(_sum(np.sum((own - mean) ** 2, axis=0)) / n)
-    size = np.max(_gather(np.max(np.abs(own), axis=0, initial=0.0)), axis=0)
-    std = np.where(std > 16 * np.finfo(own.dtype).eps * size, std, 1.0)
+    largest = np.max(_gather(np.max(np.abs(own), axis=0, initial=0.0)), axis=0)
+    std = one_if_constant(std, own, largest)
     return mean.astype(np.float32).astype(np.float64), std.astype(np.float32).astype(np.float64)
 
 
-def _learned(
-    start: GaussianProcess,
-    x: np.ndarray,
-    y: np.ndarray,
-    layout: Layout,
-    key: jax.Array,
-    path: str | os.PathLike | None,
-    names: Any,
-) -> tuple[GaussianProcess, str]:
+def _learn(
+    start: GaussianProcess, condition: Conditioning, layout: Layout, path: str | os.PathLike | None, names: Any
+) -> Learned:
     """Hyperparameters from a sample of all rows, the same in every process; from the checkpoint where it has them."""
+    x, y, key = condition.x.array, condition.targets.array, subkey(condition.key, "learn")
     file = None
     if path is not None:
         sums = [layout.summarise(layout.place_own(array)) for array in (x, y[:, None])]
         file = Checkpoint(path, (layout.n, names, sums, key))
         if (saved := file.load(start)) is not None:
-            return saved[0], saved[1]["message"]
+            return Learned(saved[0], None, (), saved[1]["message"])
     method = Neighbours() if layout.n > policy.LEARN_EXACTLY_UP_TO else "auto"
-    learned = learn(start, *_sample(x, y, layout, key), key=key, method=method)
+    deadline, rows = condition.deadline.share(LEARN_SHARE), min(LEARN_ROWS, layout.n)
+    learned = learn(start, *_sample(x, y, layout, key), key=key, method=method, max_seconds=deadline)
     model = multihost_utils.broadcast_one_to_all(learned.model) if jax.process_count() > 1 else learned.model
     model = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model)
-    rows = min(LEARN_ROWS, layout.n)
-    message = (
-        f"{learned.message} These were {rows:,} random rows of {layout.n:,}." if rows < layout.n else learned.message
-    )
-    if file is not None:
-        file.save(model, {"message": message})
-    return model, message
+    choice = f" These were {rows:,} random rows of {layout.n:,}." if rows < layout.n else ""
+    learned = replace(learned, model=model, message=learned.message + choice)
+    if file is not None and learned.finished:
+        file.save(model, {"message": learned.message})
+    return learned
 
 
 def _sample(x: np.ndarray, y: np.ndarray, layout: Layout, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -128,15 +129,14 @@ class ThompsonSampler:
     def ask(self, num: int) -> Float[np.ndarray, "num d"]:
         """`num` points to try next, none of them pending or failed. They are pending from now on."""
         check_count(num, "num", 1)
-        state = self.state
-        key = subkey(jax.random.wrap_key_data(state.key), state.num_asked)
+        state, key = self.state, self._key
         with _shown(self.progress) as report:
             if len(state.y) < max(self.num_initial, 2):
                 x = _spread_evenly(state.bounds, num, key)
                 x = _distinct(x[:, None], state, key)
             else:
-                state = self._with_model(state, key, report)
-                x, state = self._propose(state, num, key, report)
+                state, model = self._with_model(state, key, report)
+                x, state = self._propose(state, model, num, key, report)
         self.state = replace(state, pending=np.concatenate([state.pending, x]), num_asked=state.num_asked + 1)
         return x
 
@@ -185,10 +185,9 @@ class ThompsonSampler:
         """The tried point whose *expected* y is best, and that expectation: what to trust where y is noisy."""
         if len(self.state.y) < 2:
             return self.best
-        key = subkey(jax.random.wrap_key_data(self.state.key), self.state.num_asked)
-        state = self._with_model(self.state, key, lambda words: None)
-        x = state.x
-        mean = state.model.condition(x, self._sign * state.y, solver=self.solver, num_samples=0, key=key).mean(x)
+        state, model = self._with_model(self.state, self._key, lambda words: None)
+        x, y = state.x, self._sign * state.y
+        mean = model.condition(x, y, solver=self.solver, num_samples=0, key=self._key).mean(x)
         index = np.argmax(mean)
         return Best(x[index], float(self._sign * mean[index]))
 
@@ -196,28 +195,36 @@ class ThompsonSampler:
     def _sign(self) -> float:
         return 1.0 if self.state.maximise else -1.0
 
-    def _with_model(self, state: ThompsonState, key: RandomKey, report: Callable[[str], Any]) -> ThompsonState:
-        """The state with hyperparameters that are recent enough."""
-        if self.relearn is None or len(state.y) < self.relearn * state.learned_at:
-            return state
+    @property
+    def _key(self) -> RandomKey:
+        """The randomness of the next batch."""
+        return subkey(jax.random.wrap_key_data(jnp.asarray(self.state.key)), self.state.num_asked)
+
+    def _with_model(
+        self, state: ThompsonState, key: RandomKey, report: Callable[[str], Any]
+    ) -> tuple[ThompsonState, GaussianProcess]:
+        """The state with hyperparameters that are recent enough, and the model that has them."""
+        is_recent = self.relearn is None or len(state.y) < self.relearn * state.learned_at
+        if state.model is not None and is_recent:
+            return state, state.model
         report(f"learning from {len(state.y):,} results")
         y = self._sign * state.y
         model = state.model or _first_model(state.bounds, y)
         method = Exact() if len(y) <= policy.LEARN_EXACTLY_UP_TO else Neighbours()
         model = learn(model, state.x, y, key=subkey(key, 1), method=method).model
-        return replace(state, model=model, learned_at=len(y), posterior=None)
+        return replace(state, model=model, learned_at=len(y), posterior=None), model
 
     def _propose(
-        self, state: ThompsonState, num: int, key: RandomKey, report: Callable[[str], Any]
+        self, state: ThompsonState, model: GaussianProcess, num: int, key: RandomKey, report: Callable[[str], Any]
     ) -> tuple[Float[np.ndarray, "num d"], ThompsonState]:
         solve_key, search_key, move_key = subkeys(subkey(key, 2), 3)
         report(f"solving for {num:,} functions given {len(state.y):,} results")
         y, old = self._sign * state.y, state.posterior
         if old is not None and old.num_samples >= num:
             new = slice(old.x.shape[0], None)
-            posterior = state.model.extend(old, state.x[new], y[new], key=solve_key, solver=self.solver)
+            posterior = model.extend(old, state.x[new], y[new], key=solve_key, solver=self.solver)
         else:
-            posterior = state.model.condition(state.x, y, num_samples=num, key=solve_key, solver=self.solver)
+            posterior = model.condition(state.x, y, num_samples=num, key=solve_key, solver=self.solver)
         paths = posterior.samples[:num]
         x, _ = climb_all(paths, state.bounds, key=search_key, search=self.search, near=(state.x, y), progress=report)
         state = replace(state, posterior=None if self.redraw else posterior)
@@ -227,7 +234,7 @@ class ThompsonSampler:
 def _first_model(bounds: np.ndarray, y: np.ndarray) -> GaussianProcess:
     width, variance = bounds[:, 1] - bounds[:, 0], float(np.var(y)) or 1.0
     kernel = Matern52(START_LENGTHSCALE * np.sqrt(len(width)) * width, variance)
-    return GaussianProcess(kernel, START_NOISE * variance, float(np.mean(y)))
+    return GaussianProcess(kernel, np.asarray(START_NOISE * variance), np.mean(y))
 
 
 def _spread_evenly(bounds: np.ndarray, num: int, key: RandomKey) -> Float[np.ndarray, "num d"]:
@@ -304,7 +311,8 @@ def _resumed(path: Path, fresh: ThompsonState, is_fixed: bool) -> ThompsonState:
             raise ValueError(
                 f"{path} was written with another {name}. Pass the same one to go on, or another path to begin anew."
             )
-    is_alike = jax.tree.structure(found.model) == jax.tree.structure(fresh.model)
+    structures: list[Any] = [jax.tree.structure(state.model) for state in (found, fresh)]
+    is_alike = structures[0] == structures[1]
     if is_fixed:
         is_alike = bool(eqx.tree_equal(found.model, fresh.model, typematch=True))
     if fresh.model is not None and found.model is not None and not is_alike:

@@ -19,6 +19,7 @@ from dualgp.learning.parameters import Parameters
 from dualgp.learning.pathwise import pathwise_gradient
 from dualgp.learning.problem import LastSolve, make_problem
 from dualgp.learning.vecchia import find_terms
+from dualgp.operators import policy
 from dualgp.solvers.stopping import Deadline
 
 KEY = jax.random.key(0)
@@ -243,11 +244,11 @@ def test_a_gradient_stops_when_its_time_is_over(monkeypatch):
 def test_gradients_have_the_care_of_the_solve(monkeypatch):
     x, y = data(100, dtype=np.float32)
     model = dg.GaussianProcess(dg.Matern32([1.0, 1.0, 1.0]), noise=0.5)
-    posterior, asked = model.condition(x, y, num_samples=2, key=KEY), []
+    posterior, asked = model.condition(x, y, solver=dg.BlockDescent(), num_samples=2, key=KEY), []
     against = dg.Matern32.against
+    monkeypatch.setattr(policy, "needs_care", lambda *_: True)
     spy = lambda self, x1, x2, careful=False: asked.append(careful) or against(self, x1, x2, careful)
     monkeypatch.setattr(dg.Matern32, "against", spy)
-    object.__setattr__(posterior, "careful", True)
     pathwise_gradient(Parameters(model), Parameters(model).start, posterior)
     assert asked and all(asked)
 
@@ -308,10 +309,27 @@ def test_what_was_learned_before_the_last_solve_was_killed_is_not_learned_again(
     np.testing.assert_array_equal(learned.posterior.samples(x[:5]), whole.posterior.samples(x[:5]))
 
 
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The arguments and settings of a run that was killed after its first step over all rows."""
+    start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)
+    settings = {"key": KEY, "method": FullData(gain=1e-9), "num_samples": 2}
+    settings["checkpoint"] = tmp_path_factory.mktemp("killed") / "learn"
+
+    def kill(step):
+        if step.stage == FullData.stage:
+            raise Killed
+
+    with pytest.raises(Killed):
+        dg.learn(start, *data(200), progress=kill, **settings)
+    return (start, *data(200)), settings
+
+
 @pytest.mark.parametrize(
     "other",
     [
         {"priors": {**DEFAULT_PRIORS, "noise": dg.learning.LogNormal(0.05, 2.0 + 1e-12)}},
+        {"priors": None},
         {"method": FullData(gain=1e-9, num_samples=17)},
         {"fixed": ("mean",)},
         {"num_samples": 3},
@@ -319,19 +337,10 @@ def test_what_was_learned_before_the_last_solve_was_killed_is_not_learned_again(
         {"key": jax.random.key(1)},
     ],
 )
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path, other):
-    x, y = data(200)
-    start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)
-    settings = {"key": KEY, "method": FullData(gain=1e-9), "num_samples": 2, "checkpoint": tmp_path / "learn"}
-
-    def kill(step):
-        if step.stage == FullData.stage:
-            raise Killed
-
-    with pytest.raises(Killed):
-        dg.learn(start, x, y, progress=kill, **settings)
+def test_a_checkpoint_of_other_settings_is_refused(killed, other):
+    arguments, settings = killed
     with pytest.raises(ValueError, match=r"belongs to another problem"):
-        dg.learn(start, x, y, **{**settings, **other})
+        dg.learn(*arguments, **{**settings, **other})
 
 
 @pytest.mark.parametrize("method", [Exact(), FullData()])

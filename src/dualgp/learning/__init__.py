@@ -1,7 +1,7 @@
 """Hyperparameters from data.
 
-learn.py       `learn`, and which method it takes; progress.py: what it says
-problem.py     data, parameters, priors, box and deadline; method.py: what a method is; endings.py: how it ends
+learn.py       `learn`, and which method it takes
+problem.py     data, parameters, priors, box and deadline; method.py: what a method is and how it ends
 parameters.py  the numbers of a model as one vector; priors.py: what is believed about them before
 exact.py       all rows, exactly: small n
 vecchia.py     random points given their neighbours: any n, in seconds
@@ -14,7 +14,6 @@ from dualgp.learning.exact import Exact
 from dualgp.learning.full import FullData
 from dualgp.learning.learn import Learned, learn
 from dualgp.learning.likelihood import log_likelihood
-from dualgp.learning.method import Method
 from dualgp.learning.priors import DEFAULT_PRIORS, LogNormal
 from dualgp.learning.problem import Step
 from dualgp.learning.subset import Subset
@@ -26,7 +25,6 @@ __all__ = [
     "FullData",
     "Learned",
     "LogNormal",
-    "Method",
     "Neighbours",
     "Step",
     "Subset",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dualgp._types import Columns
-from dualgp.checkpoints import Checkpoint, delete
+from dualgp.checkpoints import Checkpoint
 from dualgp.learning.parameters import Vector
 
 
@@ -30,29 +30,25 @@ class LearningFile:
     """
 
     def __init__(self, path: str | os.PathLike | None = None, problem: Any = None) -> None:
-        self.checkpoint = None if path is None else Checkpoint(path, problem)
         self.solve_path = None if path is None else f"{path}.solve"
-        self.was_learned = False  # when the file was loaded
+        self.files = [] if path is None else [Checkpoint(path, problem), Checkpoint(f"{path}.solve", None)]
 
     def load(self, start: Vector) -> Position:
         """What was saved, or else the start."""
-        saved = None if self.checkpoint is None else self.checkpoint.load((np.zeros(0), np.zeros((0, 0))))
+        saved = self.files[0].load((np.zeros(0), np.zeros((0, 0)))) if self.files else None
         if saved is None:
             return Position(start)
         (vector, weights), progress = saved
-        self.was_learned = progress["is_learned"]
-        if self.solve_path is not None and not self.was_learned:  # there will be another last solve
-            delete(self.solve_path)
-        return Position(np.asarray(vector), np.asarray(weights), self.was_learned)
+        if not progress["is_learned"]:  # there will be another last solve
+            self.files[1].delete()
+        return Position(np.asarray(vector), np.asarray(weights), progress["is_learned"])
 
     def save(self, position: Position) -> None:
         """Write a position that has weights: whatever comes before the first solve is quick to repeat."""
-        if self.checkpoint is not None and position.weights is not None:
-            arrays = (position.vector, np.asarray(position.weights))
-            self.checkpoint.save(arrays, {"is_learned": position.is_learned})
+        if self.files and position.weights is not None:
+            self.files[0].save((position.vector, position.weights), {"is_learned": position.is_learned})
 
     def delete(self) -> None:
         """Delete both files: all is done."""
-        if self.checkpoint is not None and self.solve_path is not None:
-            self.checkpoint.delete()
-            delete(self.solve_path)
+        for file in self.files:
+            file.delete()

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from dualgp._checks import check_count
 from dualgp._random import generator, subkey
 from dualgp._threads import one_blas_thread
 from dualgp._types import RandomKey
@@ -27,9 +26,6 @@ class Exact(Method):
 
     needs_key: ClassVar[bool] = False
     num_starts: int = 3
-
-    def __post_init__(self) -> None:
-        check_count(self.num_starts, "num_starts", 1)
 
     def run(self, problem: Problem, key: RandomKey) -> Outcome:
         search = Search(problem, likelihood_and_gradient, [as_group(problem.x, problem.y)], problem.parameters.start)

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from dualgp._checks import check_count, check_positive
 from dualgp._random import subkey
 from dualgp._threads import one_blas_thread
 from dualgp._types import Columns, RandomKey
@@ -32,7 +31,7 @@ from dualgp.posterior import Posterior
 from dualgp.solvers import BlockDescent, Result
 
 LEARN_SHARE = 0.6  # where time is limited: the rest is left to the last solve, which needs some five passes
-START_SHARE = 0.5  # where time is limited: how much of the time for learning `Neighbours` may take
+START_SHARE = 0.5  # where time is limited: how much of the time for learning `Neighbours` may take, if steps follow
 SOLVE_AND_GRADIENT = 2.0  # the time of a step over that of a gradient: with less time than that, none is begun
 # The relative residual of each step's solve. On protein its error costs 2e-4 nats a point in the next step; 0.2 costs
 # 1e-3, as much as a step that is worth taking gains.
@@ -61,38 +60,33 @@ class FullData(Method):
     passes: float = 3.0
     num_samples: int = 16
 
-    def __post_init__(self) -> None:
-        check_count(self.num_steps, "num_steps", 1)
-        check_count(self.num_samples, "num_samples", 1)
-        check_positive(self.gain, "gain")
-        check_positive(self.passes, "passes")
-
     def run(self, problem: Problem, key: RandomKey) -> Outcome:
         best = problem.file.load(problem.parameters.start)
         with Stage() as stage:
             if not best.is_learned:
                 self._learn(problem.within(LEARN_SHARE), best, key)
-        if stage.ending is Ending.INTERRUPTED:
-            return Outcome(best.vector, stage.ending)
-        return Outcome(best.vector, stage.ending, _solve_last(problem, best, key))
+        is_over = stage.ending is Ending.INTERRUPTED
+        return Outcome(best.vector, stage.ending, None if is_over else _solve_last(problem, best, key))
 
     def _learn(self, problem: Problem, best: Position, key: RandomKey) -> None:
         """Move `best` up the likelihood. Where this is stopped, it is the best so far."""
+        problem.check_time()
+        seconds = self._measure_step(problem, best.vector)
         if best.weights is None:
-            _start_from_neighbours(problem, best, subkey(key, "neighbours"))
-        self._check_time(problem, best.vector)
+            has_time = seconds < (1.0 - START_SHARE) * problem.deadline.left
+            _start_from_neighbours(problem.within(START_SHARE if has_time else 1.0), best, subkey(key, "neighbours"))
+        if seconds > problem.deadline.left:
+            raise Stop(Ending.TIMED_OUT)
         inverse = _inverse_information(problem, best.vector, subkey(key, "information"))
         self._climb(problem, best, QuasiNewton(problem.bounds, inverse), key)
         best.is_learned = True
         problem.file.save(best)
 
-    def _check_time(self, problem: Problem, vector: Vector) -> None:
-        """End learning if there is no time for a solve and a gradient."""
-        problem.check_time()
-        if problem.deadline.is_set:
-            seconds = measure_seconds(problem.parameters, vector, problem.x, 1 + self.num_samples)
-            if SOLVE_AND_GRADIENT * seconds > problem.deadline.left:
-                raise Stop(Ending.TIMED_OUT)
+    def _measure_step(self, problem: Problem, vector: Vector) -> float:
+        """How many seconds a solve and a gradient take; it does not matter where time is not limited."""
+        if not problem.deadline.is_set:
+            return 0.0
+        return SOLVE_AND_GRADIENT * measure_seconds(problem.parameters, vector, problem.x, 1 + self.num_samples)
 
     def _climb(self, problem: Problem, best: Position, newton: QuasiNewton, key: RandomKey) -> None:
         vector, passes, total, most = best.vector, 0.0, 0.0, 0.0
@@ -115,9 +109,9 @@ class FullData(Method):
 
     def _solve(self, problem: Problem, vector: Vector, weights: Columns | None, key: RandomKey) -> Posterior:
         """A solve that is good enough for a gradient."""
-        is_small = problem.n <= policy.SOLVE_EXACTLY_UP_TO
+        is_small, mesh = problem.n <= policy.SOLVE_EXACTLY_UP_TO, problem.last_solve.mesh
         solver = "auto" if is_small else BlockDescent(tol=LOOSE, max_passes=self.passes)
-        settings = {"solver": solver, "num_samples": self.num_samples, "all_rows": True}
+        settings = {"solver": solver, "num_samples": self.num_samples, "mesh": mesh, "all_rows": True}
         posterior = _condition(problem, Position(vector, weights), key, settings).gathered()
         if posterior.solution.result is Result.INTERRUPTED:
             raise Stop(Ending.INTERRUPTED)
@@ -126,7 +120,7 @@ class FullData(Method):
 
 def _start_from_neighbours(problem: Problem, best: Position, key: RandomKey) -> None:
     """A start that is quickly found; there is no harm in its running out of time."""
-    found = Neighbours().run(problem.within(START_SHARE), key)
+    found = Neighbours().run(problem, key)
     best.vector = found.vector
     if found.ending in (Ending.STOPPED, Ending.INTERRUPTED):
         raise Stop(found.ending)
@@ -134,17 +128,14 @@ def _start_from_neighbours(problem: Problem, best: Position, key: RandomKey) -> 
 
 def _solve_last(problem: Problem, best: Position, key: RandomKey) -> Posterior:
     """The posterior of the learned model, from the last step's weights, as well as the user asked for."""
-    last = problem.last_solve
-    settings = {"solver": last.solver, "num_samples": last.num_samples, "progress": last.progress}
-    return _condition(problem, best, key, {**settings, "checkpoint": problem.file.solve_path})
+    return _condition(problem, best, key, {**problem.last_solve._asdict(), "checkpoint": problem.file.solve_path})
 
 
 def _condition(problem: Problem, position: Position, key: RandomKey, settings: dict[str, Any]) -> Posterior:
     """The same key at every step: the same random functions."""
     start = None if position.weights is None else position.weights[:, : 1 + settings["num_samples"]]
-    run = {"key": subkey(key, "condition"), "start": start, "mesh": problem.last_solve.mesh}
-    model = problem.parameters.model(position.vector)
-    return model.condition(problem.x, problem.y, max_seconds=problem.deadline, **run, **settings)
+    run: dict[str, Any] = {"key": subkey(key, "condition"), "start": start, "max_seconds": problem.deadline}
+    return problem.parameters.model(position.vector).condition(problem.x, problem.y, **run, **settings)
 
 
 def _inverse_information(problem: Problem, vector: Vector, key: RandomKey) -> Float[np.ndarray, "free free"]:
@@ -155,4 +146,4 @@ def _inverse_information(problem: Problem, vector: Vector, key: RandomKey) -> Fl
             total = sum(information(problem.parameters, vector, group) for group in groups) * (problem.n / num_rows)
     except NotDefinite:  # hardly any noise: as if every row said something about every parameter
         total = np.eye(len(vector)) * problem.n
-    return np.linalg.inv(total + np.diag(problem.penalty.curvature + LEAST_INFORMATION * problem.n))
+    return np.linalg.inv(total + np.diag(problem.penalty.spread**-2.0 + LEAST_INFORMATION * problem.n))

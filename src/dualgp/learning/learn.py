@@ -1,13 +1,12 @@
 """`learn`: a better model from data, by the method that fits their size."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -21,7 +20,6 @@ from dualgp.learning.full import FullData
 from dualgp.learning.method import Ending, Method, Outcome
 from dualgp.learning.priors import DEFAULT_PRIORS, Priors
 from dualgp.learning.problem import LastSolve, Problem, Step, make_problem
-from dualgp.learning.progress import reporter, summarise
 from dualgp.operators import policy
 from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solver, as_solver
@@ -89,17 +87,15 @@ def learn(
     Lengthscales stay single numbers or one for each input, as they are in `model`.
     """
     deadline = as_deadline(max_seconds)
-    x, y = _check_data(model, x, y)
-    _check_priors(priors, len(y))
+    x, y = _check_data(model, x, y, priors)
     last_solve = LastSolve(as_solver(solver), check_count(num_samples, "num_samples"), mesh, progress is True)
     if np.all(y == y[:1]):
         return _set_mean(model, y)
     method = _as_method(method, len(y))
     key = check_key(key, "Learning") if method.needs_key or key is not None else jax.random.key(0)
-    beliefs = None if priors is None else dict(priors)
-    settings = (type(method).__name__, vars(method), beliefs, fixed, last_solve.solver, num_samples)
+    settings = (type(method).__name__, vars(method), dict(priors or {}), fixed, last_solve.solver, num_samples)
     file = LearningFile(checkpoint, (model, x, y, key, settings))
-    with reporter(progress) as report:
+    with _reporter(progress) as report:
         limits: dict[str, Any] = {"last_solve": last_solve, "deadline": deadline, "file": file, "report": report}
         problem = make_problem(model, x, y, priors, fixed, **limits)
         if not problem.parameters.names:
@@ -117,26 +113,22 @@ def _conclude(problem: Problem, outcome: Outcome) -> Learned:
     if finished and outcome.posterior is not None:
         problem.file.delete()
     model, history = jax.tree.map(np.asarray, problem.parameters.model(outcome.vector)), tuple(problem.history)
-    ends = (finished, interrupted, timed_out)
-    return Learned(model, outcome.posterior, history, summarise(problem, outcome), *ends)
+    return Learned(model, outcome.posterior, history, _summarise(problem, outcome), finished, interrupted, timed_out)
 
 
-def _check_data(model: Any, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+def _check_data(model: Any, x: Any, y: Any, priors: Any) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(model, GaussianProcess):
         raise TypeError(f"model must be a GaussianProcess(kernel, noise), got {type(model).__name__}.")
     x = np.asarray(model.kernel.points(x))
     y = np.asarray(check_targets(y, x.shape[0]))
     if len(y) == 0:
         raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
-    model.kernel.coordinates(x[:1])  # one lengthscale for each column, or an error that says so
-    return x, y
-
-
-def _check_priors(priors: Any, n: int) -> None:
     if priors is not None and not isinstance(priors, Mapping):
         raise TypeError(f"priors must be a dict such as {{'noise': LogNormal(0.1, 1.0)}} or None, got {priors!r}.")
-    if priors is None and n < LEAST_POINTS:
-        raise ValueError(f"{n} point(s) are too few to learn from without priors. Leave priors at its default.")
+    if priors is None and len(y) < LEAST_POINTS:
+        raise ValueError(f"{len(y)} point(s) are too few to learn from without priors. Leave priors at its default.")
+    model.kernel.coordinates(x[:1])  # one lengthscale for each column, or an error that says so
+    return x, y
 
 
 def _as_method(method: Method | str, n: int) -> Method:
@@ -149,5 +141,40 @@ def _as_method(method: Method | str, n: int) -> Method:
 
 def _set_mean(model: GaussianProcess, y: np.ndarray) -> Learned:
     """The mean of a constant is that constant; about the rest it says nothing."""
-    learned = eqx.tree_at(lambda model: model.mean, model, np.asarray(y[0], np.float64))
+    learned = replace(model, mean=np.asarray(y[0], np.float64))
     return Learned(learned, None, (), f"All y are {float(y[0]):.4g}: the mean was set to it, the rest left as it was.")
+
+
+@contextmanager
+def _reporter(progress: bool | Callable[[Step], Any]) -> Iterator[Callable[[Step], Any]]:
+    """What to call with each step: the user's function, a line on the screen, or nothing."""
+    if callable(progress):
+        yield progress
+    elif not progress:
+        yield lambda step: None
+    else:
+        from tqdm.auto import tqdm
+
+        with tqdm(bar_format="{desc}", desc="Learning: compiling the first step") as bar:
+            yield lambda step: bar.set_description_str(_line(step))
+
+
+def _line(step: Step) -> str:
+    what = "log likelihood gained" if step.stage == FullData.stage else "log likelihood"
+    state = f"Learning from {step.stage}, {step.seconds:.0f} s: {what} {step.value:.4f} a point"
+    return f"{state}, noise {float(step.model.noise):.3g}"
+
+
+def _summarise(problem: Problem, outcome: Outcome) -> str:
+    """What was done, what it took and why it ended."""
+    stages = Counter(step.stage for step in problem.history)
+    how = "Learned from " + ", then ".join(f"{stage} ({num} steps)" for stage, num in stages.items())
+    if not stages:
+        is_resumed = outcome.posterior is not None and outcome.ending is Ending.COMPLETE
+        how = "Had been learned before; went on with the last solve" if is_resumed else "Learned nothing"
+    passes = problem.history[-1].passes if problem.history else 0.0
+    passes += outcome.posterior.solution.passes if outcome.posterior is not None else 0.0
+    is_early = outcome.ending in (Ending.INTERRUPTED, Ending.TIMED_OUT)
+    end = f" {outcome.ending.value}: this is the best so far." if is_early else ""
+    cost = f"{problem.deadline.elapsed:.3g} s" + (f" and {passes:.3g} passes" if passes else "")
+    return f"{how} in {cost}.{end}"

@@ -62,9 +62,8 @@ def information(parameters: Parameters, vector: Vector, group: Group) -> Float[n
     with wide():
         covariance, mean = map(np.asarray, _derivatives(parameters, jnp.asarray(vector), group.x))
     products = np.einsum("ij,pjk->pik", inverse, covariance, optimize=True)
-    flat = products.reshape(len(products), -1)
-    transposed = products.transpose(0, 2, 1).reshape(len(products), -1)
-    return 0.5 * flat @ transposed.T + inverse.sum() * np.outer(mean, mean)
+    traces = np.einsum("pij,qji->pq", products, products, optimize=True)
+    return 0.5 * traces + inverse.sum() * np.outer(mean, mean)
 
 
 @in_wide
@@ -72,12 +71,12 @@ def _factorise(
     parameters: Parameters, vector: Vector, group: Group
 ) -> tuple[float, Float[np.ndarray, "m m"], Float[np.ndarray, " m"]]:
     """Log likelihood, Cholesky factor (lower) and alpha."""
-    model = parameters.model(vector)
-    matrix = np.array(_covariance(parameters, jnp.asarray(vector), group.x), order="F")
+    covariance, mean = _moments(parameters, jnp.asarray(vector), group.x)
+    matrix = np.array(covariance, order="F")
     factor, failed = lapack.dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
     if failed or not np.isfinite(factor.diagonal()).all():
         raise NotDefinite
-    deviation = group.y - float(model.mean)
+    deviation = group.y - float(mean)
     alpha, _ = lapack.dpotrs(factor, deviation, lower=1)
     half_log_det = np.log(factor.diagonal()).sum()
     value = -0.5 * deviation @ alpha - half_log_det - 0.5 * len(group.y) * math.log(2 * math.pi)
@@ -90,14 +89,10 @@ def _invert(factor: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m m"]:
     return np.tril(inverse) + np.tril(inverse, -1).T
 
 
+@eqx.filter_jit
 def _moments(parameters: Parameters, vector: AnyArray, x: Points) -> tuple[Float[Array, "m m"], Float[Array, ""]]:
     model = parameters.model(vector)
     return model.kernel(x, x) + model.noise * jnp.eye(x.shape[0], dtype=x.dtype), jnp.asarray(model.mean)
-
-
-@eqx.filter_jit
-def _covariance(parameters: Parameters, vector: AnyArray, x: Points) -> Float[Array, "m m"]:
-    return _moments(parameters, vector, x)[0]
 
 
 @eqx.filter_jit
@@ -110,6 +105,5 @@ def _pull_back(
 
 @eqx.filter_jit
 def _derivatives(parameters: Parameters, vector: AnyArray, x: Points) -> tuple[Array, Array]:
-    columns = jnp.eye(vector.shape[0], dtype=vector.dtype)
-    push = lambda column: jax.jvp(lambda vector: _moments(parameters, vector, x), (vector,), (column,))[1]  # noqa: E731
-    return jax.lax.map(push, columns)
+    derivatives = jax.jacfwd(lambda vector: _moments(parameters, vector, x))(vector)
+    return jax.tree.map(lambda derivative: jnp.moveaxis(derivative, -1, 0), derivatives)

@@ -1,12 +1,11 @@
 """What a method of learning is: it runs on a problem until it is done or stopped, and answers with an outcome."""
 
-from __future__ import annotations
-
 import enum
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dualgp._checks import check_count, check_positive
 from dualgp._types import RandomKey
 from dualgp.learning.parameters import Vector
 from dualgp.posterior import Posterior
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
 class Ending(enum.Enum):
     """Why learning ended."""
 
-    COMPLETE = "complete"
-    STOPPED = "stopped by the progress function"
-    TIMED_OUT = "timed out"
-    INTERRUPTED = "interrupted"
+    COMPLETE = "Complete"
+    STOPPED = "The progress function ended it"
+    TIMED_OUT = "The time limit ended it"
+    INTERRUPTED = "Interrupted"
 
 
 class Stop(Exception):
@@ -36,7 +35,7 @@ class Stage:
 
     ending = Ending.COMPLETE
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> "Stage":
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
@@ -54,11 +53,20 @@ class Outcome:
     posterior: Posterior | None = None
 
 
+@dataclass(frozen=True)
 class Method(ABC):
-    """A way of learning."""
+    """A way of learning. Its settings are fields; numbers among them are positive."""
 
     needs_key: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if setting.type in (int, "int"):
+                check_count(value, setting.name, 1)
+            elif setting.type in (float, "float"):
+                check_positive(value, setting.name)
+
     @abstractmethod
-    def run(self, problem: Problem, key: RandomKey) -> Outcome:
+    def run(self, problem: "Problem", key: RandomKey) -> Outcome:
         """Learn from the given model on, until it is done, the deadline comes or somebody stops it."""

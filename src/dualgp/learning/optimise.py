@@ -53,9 +53,9 @@ class Search:
 
     def climb(self, start: Vector, stage: str, max_steps: int = 100) -> None:
         """L-BFGS from `start`."""
+        options = {"maxiter": max_steps, **TOLERANCES}
         loss = lambda vector: tuple(-part for part in self.evaluate(vector))  # noqa: E731
         note = lambda _: self.problem.note(stage, self.value, Position(self.best))  # noqa: E731
-        options = {"maxiter": max_steps, **TOLERANCES}
         minimize(loss, start, jac=True, method="L-BFGS-B", bounds=self.problem.bounds, callback=note, options=options)
 
 

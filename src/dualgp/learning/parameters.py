@@ -4,8 +4,6 @@ Parameters are the array leaves of the model: the kernel's and the noise by thei
 mean in units of the standard deviation of y. A kernel needs no declaration beyond being a module with array leaves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,12 +73,9 @@ class Parameters(eqx.Module):
 
 def entry_names(model: GaussianProcess) -> list[str]:
     """The names of all numbers of a model."""
-    return [f"{name}[{i}]" if leaf.ndim else name for name, leaf in _leaves(model) for i in range(leaf.size)]
-
-
-def _leaves(model: GaussianProcess) -> list[tuple[str, Any]]:
     paths = jax.tree_util.tree_flatten_with_path(model)[0]
-    return [(jax.tree_util.keystr(path).lstrip("."), leaf) for path, leaf in paths]
+    leaves = [(jax.tree_util.keystr(path).lstrip("."), leaf) for path, leaf in paths]
+    return [f"{name}[{i}]" if leaf.ndim else name for name, leaf in leaves for i in range(leaf.size)]
 
 
 def _matches(entry: str, name: str) -> bool:

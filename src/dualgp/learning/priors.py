@@ -49,11 +49,6 @@ class Penalty(NamedTuple):
         z = (vector - self.centre) / self.spread
         return 0.5 * float(z @ z), z / self.spread
 
-    @property
-    def curvature(self) -> Vector:
-        """The second derivatives."""
-        return self.spread**-2.0
-
 
 def penalty(parameters: Parameters, priors: Priors, x_scale: Float[np.ndarray, " d"], y_variance: float) -> Penalty:
     """The priors of the free parameters; a parameter without one gets a flat one (infinite spread)."""
@@ -70,15 +65,13 @@ def penalty(parameters: Parameters, priors: Priors, x_scale: Float[np.ndarray, "
     for i, name in enumerate(names):
         whole, _, place = name.partition("[")
         kind = whole.rsplit(".")[-1]
-        if priors is None or kind not in priors:
+        belief = (priors or {}).get(kind)
+        if belief is None:
             continue
-        prior = priors[kind]
-        unit = y_variance
-        seen = x_scale[columns_seen(parameters.template, whole)]
-        if whole.endswith("lengthscale"):
-            unit = float(seen[int(place[:-1])] if place else np.median(seen))
-        centre[i] = math.log(prior.median * unit) + (0.5 * math.log(len(seen)) if prior.root_d else 0.0)
-        spread[i] = prior.spread
+        seen, is_length = x_scale[columns_seen(parameters.template, whole)], kind.endswith("lengthscale")
+        unit = float(seen[int(place[:-1])] if place else np.median(seen)) if is_length else y_variance
+        centre[i] = math.log(belief.median * unit) + (0.5 * math.log(len(seen)) if belief.root_d else 0.0)
+        spread[i] = belief.spread
     return Penalty(centre, spread)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -34,8 +34,7 @@ class Step:
     passes: float
 
 
-@dataclass(frozen=True)
-class LastSolve:
+class LastSolve(NamedTuple):
     """Settings of the solve for the posterior that a method may end with."""
 
     solver: Solver | str = "auto"
@@ -54,7 +53,7 @@ class Problem:
     penalty: Penalty
     typical: Vector  # parameters of the size that the data suggest, whatever the model starts from
     bounds: Float[np.ndarray, "free 2"]
-    last_solve: LastSolve = LastSolve()
+    last_solve: LastSolve = field(default_factory=LastSolve)
     deadline: Deadline = field(default_factory=Deadline)
     file: LearningFile = field(default_factory=LearningFile)
     report: Callable[[Step], Any] = lambda step: None

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualgp._arrays import in_wide
-from dualgp._checks import check_count
 from dualgp._random import generator, subkey
 from dualgp._threads import one_blas_thread
 from dualgp._types import RandomKey
@@ -35,10 +34,6 @@ class Subset(Method):
     size: int = 512
     rounds: int = 2
     separately: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("num_groups", "size", "rounds"):
-            check_count(getattr(self, name), name, 1)
 
     def run(self, problem: Problem, key: RandomKey) -> Outcome:
         start, searches = problem.parameters.start, list[Search]()

@@ -18,10 +18,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt8
 
 from dualgp._arrays import in_wide
-from dualgp._checks import check_count
 from dualgp._random import generator, subkey
 from dualgp._threads import one_blas_thread
 from dualgp._types import AnyArray, Points, RandomKey
+from dualgp.gp import GaussianProcess
 from dualgp.learning.likelihood import NotDefinite
 from dualgp.learning.method import Method, Outcome, Stage
 from dualgp.learning.optimise import Search
@@ -54,10 +54,6 @@ class Neighbours(Method):
     num_neighbours: int = 32
     rounds: int = 2
     num_steps: int = 25
-
-    def __post_init__(self) -> None:
-        for name in ("num_terms", "num_neighbours", "rounds", "num_steps"):
-            check_count(getattr(self, name), name, 1)
 
     def run(self, problem: Problem, key: RandomKey) -> Outcome:
         search = Search(problem, likelihood_and_gradient, [], problem.parameters.start)
@@ -116,7 +112,7 @@ def find_nearest_before(
         first, last = some[0], some[-1]
         squared = norms[:last] - 2.0 * coordinates[some] @ coordinates[:last].T
         squared[:, first:][np.arange(first, last) >= some[:, None]] = np.inf
-        found.append(np.argpartition(squared, num - 1, axis=1)[:, :num])
+        found.append(np.argpartition(squared, num - 1, axis=1)[:, :num].copy())  # a view would keep all
     return np.concatenate(found)
 
 
@@ -130,17 +126,14 @@ def likelihood_and_gradient(parameters: Parameters, vector: Vector, terms: Terms
 
 
 @eqx.filter_jit
-def _sum(parameters: Parameters, vector: Float[AnyArray, " free"], terms: Terms) -> tuple[Array, Array]:
-    def total(vector: Float[AnyArray, " free"]) -> Float[Array, ""]:
-        model = parameters.model(vector)
+def _sum(parameters: Parameters, vector: AnyArray, terms: Terms) -> tuple[Array, Array]:
+    def term(model: GaussianProcess, x: Points, y: Float[Array, " m"]) -> Float[Array, ""]:
+        """log p(y[-1] | y[:-1]): the last rows of L and of L^-1 (y - mean) are the last conditional's."""
+        x = x.astype(y.dtype)
+        factor = jnp.linalg.cholesky(model.kernel(x, x) + model.noise * jnp.eye(x.shape[0], dtype=x.dtype))
+        whitened = jax.scipy.linalg.solve_triangular(factor, y - model.mean, lower=True)
+        return -0.5 * whitened[-1] ** 2 - jnp.log(factor[-1, -1]) - 0.5 * math.log(2 * math.pi)
 
-        def term(x: Points, y: Float[Array, " m"]) -> Float[Array, ""]:
-            """log p(y[-1] | y[:-1]): the last rows of L and of L^-1 (y - mean) are the last conditional's."""
-            x = x.astype(y.dtype)
-            factor = jnp.linalg.cholesky(model.kernel(x, x) + model.noise * jnp.eye(x.shape[0], dtype=x.dtype))
-            whitened = jax.scipy.linalg.solve_triangular(factor, y - model.mean, lower=True)
-            return -0.5 * whitened[-1] ** 2 - jnp.log(factor[-1, -1]) - 0.5 * math.log(2 * math.pi)
-
-        return jnp.sum(jax.vmap(term)(jnp.asarray(terms.x), jnp.asarray(terms.y)))
-
-    return jax.value_and_grad(total)(vector)
+    x, y = map(jnp.asarray, terms)
+    each = jax.vmap(term, (None, 0, 0))
+    return jax.value_and_grad(lambda vector: jnp.sum(each(parameters.model(vector), x, y)))(vector)

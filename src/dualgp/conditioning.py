@@ -1,0 +1,43 @@
+"""What fits to arrays and to files of rows share: scales, one deadline, and how a model is conditioned."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualgp._random import subkey
+from dualgp._types import RandomKey
+from dualgp.gp import GaussianProcess
+from dualgp.posterior import Posterior
+from dualgp.solvers import DivergenceWarning
+from dualgp.solvers.stopping import Deadline
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioning:
+    """What a fit conditions models on and how: data, randomness, a deadline, and further settings of `condition`."""
+
+    x: Any
+    targets: Any
+    key: RandomKey
+    deadline: Deadline
+    settings: dict[str, Any]
+
+    def __call__(self, model: GaussianProcess, **more: Any) -> Posterior:
+        """The posterior of a model, in the time that is left."""
+        run = {"key": subkey(self.key, "condition"), "max_seconds": self.deadline, **self.settings, **more}
+        with warnings.catch_warnings():  # of divergence, which may have a remedy here
+            warnings.simplefilter("ignore", DivergenceWarning)
+            return model.condition(self.x, self.targets, **run)
+
+
+def one_if_constant(std: Any, values: np.ndarray, largest: Any = None) -> np.ndarray:
+    """The standard deviation of each column of `values`; 1 where it is constant up to rounding.
+
+    `largest`: the largest absolute value of each column, if `values` are not all of them.
+    """
+    largest = np.abs(values).max(axis=0) if largest is None else largest
+    return np.where(std > 16 * np.finfo(np.result_type(values.dtype, np.float32)).eps * largest, std, 1.0)
