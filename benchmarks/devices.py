@@ -55,16 +55,16 @@ def worker(way: str, rank: int, port: int, n: int, columns: int, steps: int) -> 
         arguments = (solver, operator, b, state, key)
         text = _advance.lower(*arguments, jnp.int32(0), jnp.int32(1)).compile().compiled.as_text()
 
-        def advance(num: int) -> None:
+        def take(num: int) -> None:
             jax.block_until_ready(advance(*arguments, 0, num))
 
-        advance(1)
+        take(1)
         facts = {"block": solver.block_size, "steps": steps, "collectives": collectives(text)}
         facts["factor"] = factor_seconds(operator, solver.block_size, columns)
         print(json.dumps(facts), flush=True)
         for line in sys.stdin:
             before, began, cpu = loopback(), time.perf_counter(), time.process_time()
-            advance(int(line) or steps)
+            take(int(line) or steps)
             seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
             print(json.dumps({"seconds": seconds, "cpu": cpu, "loopback": loopback() - before}), flush=True)
 

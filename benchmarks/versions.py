@@ -2,8 +2,8 @@
 
     DUALGP_DATA=... python benchmarks/versions.py --other /path/to/other/checkout [--repeats 3] [--sets pol,elevators]
 
-Split 0, published hyperparameters, nothing set; `demo` is 50,000 points in two dimensions. Every run is a process of its
-own, compilation included; "again" is the same once more in that process. Prints medians and the ratio this / other.
+Split 0, published hyperparameters, nothing set; `demo` is 50,000 points in two dimensions. Every run is a process of
+its own, compilation included; "again" is the same once more in that process. Prints medians and this / other.
 """
 
 import argparse

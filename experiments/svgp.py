@@ -19,7 +19,8 @@ from dualgp._arrays import wide
 from dualgp._random import independent_normals
 from dualgp.operators.cross import CrossProduct, evaluate
 from dualgp.operators.layout import Local
-from dualgp.posterior.paths import SamplePaths, prior_paths
+from dualgp.posterior.paths import SamplePaths
+from dualgp.posterior.prior import prior_paths
 
 JITTER = 1e-6  # of the kernel's variance
 

@@ -44,12 +44,16 @@ def test_an_update_keeps_the_prior_functions_and_solves_for_all_targets():
 
 def test_an_iterative_update_needs_fewer_passes_than_starting_again():
     solver = dg.SDD(tol=1e-2, averaging=0.05)
-    few = MODEL.condition(X[:196], Y[:196], solver=solver, key=KEY, **SMALL)
-    updated = few.update(X[196:], Y[196:], solver=solver, key=KEY)
-    scratch = MODEL.condition(X, Y, solver=solver, key=KEY, **SMALL)
-    assert updated.solution.result is scratch.solution.result is dg.Result.CONVERGED
-    assert updated.solution.passes < 0.8 * scratch.solution.passes
-    np.testing.assert_allclose(updated.mean(X_NEW), scratch.mean(X_NEW), atol=0.05)
+    passes = np.zeros((3, 2))  # the number of passes to a tolerance depends on the key
+    for seed in range(3):
+        key = jax.random.key(seed)
+        few = MODEL.condition(X[:196], Y[:196], solver=solver, key=key, **SMALL)
+        updated = few.update(X[196:], Y[196:], solver=solver, key=key)
+        scratch = MODEL.condition(X, Y, solver=solver, key=key, **SMALL)
+        assert updated.solution.result is scratch.solution.result is dg.Result.CONVERGED
+        np.testing.assert_allclose(updated.mean(X_NEW), scratch.mean(X_NEW), atol=0.05)
+        passes[seed] = updated.solution.passes, scratch.solution.passes
+    assert passes[:, 0].mean() < 0.8 * passes[:, 1].mean()
 
 
 def test_an_update_with_nothing_changes_nothing():

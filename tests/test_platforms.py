@@ -38,7 +38,7 @@ def solver_step(solver, **settings):
     prepared, _ = solver.prepare(op, b, jax.random.key(0))
     state = prepared.init(op, b, jnp.zeros_like(b))
     advance = iterate._advance.__wrapped__  # without jit, whose compiler options are for a CPU
-    return (lambda b, state: advance(prepared, op, b, state, jax.random.key(0), np.int32(0), np.int32(2))), (b, state)
+    return (lambda b, state: advance(prepared, op, b, state, jax.random.key(0), jnp.int32(0), jnp.int32(2))), (b, state)
 
 
 def posterior():

@@ -148,7 +148,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be asked for.")
         posterior, x = self._ready(X)
-        if (return_std or return_cov) and posterior.prior is None and posterior.solution.factor is None:
+        if (return_std or return_cov) and not posterior.has_std:
             raise ValueError(
                 "Error bars come from posterior functions, and there are none. Fit with n_samples=64, say."
             )
@@ -172,7 +172,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             which = rng.choice(posterior.num_samples, n_samples, replace=False)
             values = posterior.samples(x)[which].T.astype(np.float64)
             values += np.sqrt(float(posterior.model.noise)) * rng.standard_normal(values.shape)
-        elif posterior.solution.factor is not None:
+        elif posterior.is_exact:
             mean, covariance = posterior.mean(x), posterior.covariance(x, noise=True)
             values = mean[:, None] + np.linalg.cholesky(covariance) @ rng.standard_normal((len(mean), n_samples))
         else:

@@ -88,8 +88,8 @@ class GaussianProcess(eqx.Module):
         - `memory`: see `KernelOperator`. Unless it is given, K is kept where it fits and that saves time.
         - `mesh`: devices to shard the rows over: a `jax.sharding.Mesh`, a number, "all" or a list. On many hosts every
           process makes the same call with the whole `x` and `y`, as memory maps say: each reads its own rows.
-        - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`. Where the budget is too short for more than
-          100,000 rows, a random subset of them is solved for (`refine` adds others). `all_rows=True`: all, nevertheless.
+        - `max_seconds`, `max_passes`, `checkpoint`, `progress`: see `solve`. Where a budget is too short for more than
+          100,000 rows, a random subset of them is solved for (`refine` adds others); with `all_rows=True` all of them.
         """
         refuse_traced("GaussianProcess.condition", self, x, y)
         deadline, solver = as_deadline(max_seconds), as_solver(solver)
@@ -151,7 +151,8 @@ class GaussianProcess(eqx.Module):
         if posterior.left_out is not None:
             nothing = np.zeros((0, posterior.d), np.asarray(posterior.left_out.x).dtype)
             return self._add_rows(posterior, nothing, np.zeros(0), solver, memory, run)
-        operator = self._operator(posterior.layout.collect(posterior.x), posterior, memory, solver)
+        x = posterior.layout.collect(posterior.x).astype(posterior.dtype)
+        operator = self._operator(x, posterior, memory, solver)
         run = replace(run, resume=posterior.solution)
         return self._solve(operator, posterior.targets, posterior.prior, solver, run)
 
@@ -195,7 +196,8 @@ class GaussianProcess(eqx.Module):
     def _operator(self, x: Points, posterior: Posterior, memory: int | None, solver: Solver) -> KernelOperator:
         """The operator of other rows, on the devices of `posterior` and in the precision that suits their number."""
         mesh, few_passes = posterior.layout.mesh, solver.takes_few_passes
-        dtype = policy.choose_precision(x, x.shape[0])
+        was_asked_for = posterior.dtype == "float64" and posterior.layout.n > policy.DOUBLE_UP_TO
+        dtype = policy.choose_precision(x, x.shape[0], np.float64 if was_asked_for else None)
         return KernelOperator(self.kernel, x, self.noise, mesh=mesh, memory=memory, few_passes=few_passes, dtype=dtype)
 
     def _targets(
@@ -223,7 +225,7 @@ class GaussianProcess(eqx.Module):
         """`posterior` with these rows, and with those that were left out, as far as the budget goes."""
         layout, before, left_out = posterior.layout, posterior.n, posterior.left_out
         places = np.arange(before) if left_out is None else np.delete(np.arange(before), left_out.places)
-        all_x = np.empty((before + len(x), posterior.d), np.result_type(posterior.x.dtype, x.dtype))
+        all_x = np.empty((before + len(x), posterior.d), np.result_type(posterior.dtype, x.dtype))
         all_y = np.concatenate([np.empty(before), y])
         targets, weights = (layout.collect(array) for array in (posterior.targets, posterior.weights))
         all_x[before:], all_x[places], all_y[places] = x, layout.collect(posterior.x), targets[:, 0] + float(self.mean)
@@ -279,13 +281,14 @@ class GaussianProcess(eqx.Module):
         )
         if solution.result is Result.DIVERGED:
             warnings.warn(solution.message, DivergenceWarning, stacklevel=6)
+        dtype = str(operator.x.dtype)
         if solution.factor is None:
-            return SampledPosterior(self, operator.cross(solution.weights), targets, prior, solution)
+            return SampledPosterior(self, operator.cross(solution.weights), targets, prior, solution, dtype)
         # An exact solution is worth exact arithmetic in predictions too: with little noise, float32 would spoil it.
         x, targets = (operator.layout.collect(array) for array in (operator.x, targets))
         targets, weights = (on_device(array, np.float64) for array in (targets, solution.weights))
         far = CrossProduct(self.kernel, self.kernel.stored(x, np.float64), weights, Local(operator.n))
-        return ExactPosterior(self, far, targets, prior, solution)
+        return ExactPosterior(self, far, targets, prior, solution, dtype)
 
 
 class Known(NamedTuple):

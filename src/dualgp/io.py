@@ -193,7 +193,7 @@ def _as_version_2(fields: dict[str, Any]) -> dict[str, Any]:
     kept = {name: fields[name] for name in ("model", "targets", "prior", "solution")}
     far = {"kernel": fields["model"]["fields"]["kernel"], "x": fields["x"], "weights": fields["weights"]}
     is_exact = fields["solution"]["fields"]["factor"] is not None
-    fields = kept | {"far": {"class": "CrossProduct", "fields": far}, "left_out": None}
+    fields = kept | {"far": {"class": "CrossProduct", "fields": far}, "dtype": "float64", "left_out": None}
     return {"class": "ExactPosterior" if is_exact else "SampledPosterior", "fields": fields}
 
 

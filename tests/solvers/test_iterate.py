@@ -140,7 +140,7 @@ def test_an_earlier_iterate_is_checked_again_before_it_is_returned(problem):
         run.progress.level = replace(run.progress.level, now=3.0 * run.progress.level.smallest)
         solution = run.finish(dg.Result.BUDGET_REACHED)
     np.testing.assert_allclose(solution.residual, checked.estimate, rtol=1e-9)
-    true = relative(problem[1] - operator.dense() @ solution.weights[:, 0], problem[1])
+    true = relative(problem[1] - operator.dense() @ np.asarray(solution.weights)[:, 0], problem[1])
     assert solution.residual[0] == pytest.approx(true, rel=1e-9)
 
 

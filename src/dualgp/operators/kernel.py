@@ -31,9 +31,9 @@ class KernelOperator(Operator):
     - `mesh`: devices to shard the rows over: a `jax.sharding.Mesh`, a number, "all" or a list; by default none. Every
       process passes the whole data as x. A memory map, or anything else with a shape and slices, is read only where
       this process has rows.
-    - `memory`: bytes that may be spent (by each device) on keeping K; by default a quarter of the machine's memory. K is
-      kept if it fits (each product then reads it), otherwise its entries are computed whenever they are needed. 0 means
-      always.
+    - `memory`: bytes that may be spent (by each device) on keeping K; by default a quarter of the machine's memory.
+      K is kept if it fits (each product then reads it), otherwise its entries are computed whenever they are needed.
+      0 means always.
     - `few_passes`: whether K is needed a few times only. Then, without `memory`, it is not kept where that takes
       as long as it saves.
     - `dtype`: the precision; by default that of `x` (float32 or float64; wide integers become float64, bytes float32).

@@ -1,8 +1,8 @@
 """Where the rows of a problem live: in one place (`Local`), or in shards on the devices of a mesh (`Sharded`).
 
 An operator has a layout and asks it for everything that depends on placement, so that there is one operator. JAX wants
-shards of equal size: a sharded array has up to one row for each device more than there are data. This padding is zero in
-all columns that a solver sees, and no random number depends on it: an answer does not depend on the number of devices.
+shards of equal size: a sharded array has up to one row for each device more than there are data. This padding is zero
+in all columns that a solver sees, and no random number depends on it: answers do not depend on the number of devices.
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@
 prior.py      draws from the prior as functions
 predictor.py  mean and deviations at a block of points: prior and far field put together, in this one place
 paths.py      posterior functions, to be called and differentiated
-posterior.py  what one asks of a posterior; exact.py: standard deviations from a Cholesky factor; sampled.py: from samples
+posterior.py  what one asks of a posterior
+exact.py      standard deviations from a Cholesky factor; sampled.py: from samples
+sentences.py  what was done, in plain words
 
 Nothing here solves anything: weights come in as arrays from whatever solver.
 """

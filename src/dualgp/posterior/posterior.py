@@ -45,7 +45,8 @@ class Posterior(ABC):
 
     `far` is k(x, X) @ weights, as the operator made it; `weights` and `targets` have 1 + s columns: the mean's, then
     those of s zero-mean sample deviations phi(X) @ w + epsilon. A deviation is `prior(x) - k(x, X) @ weights`, and a
-    sample is the mean plus a deviation. `left_out`: rows that were not solved for, if any.
+    sample is the mean plus a deviation. `dtype`: in which the inputs were solved for (an exact posterior predicts in
+    float64 whatever that was). `left_out`: rows that were not solved for, if any.
     """
 
     model: GaussianProcess
@@ -53,6 +54,7 @@ class Posterior(ABC):
     targets: Columns
     prior: PriorPaths | None
     solution: Solution
+    dtype: str
     left_out: LeftOut | None = None
 
     @abstractmethod
@@ -190,7 +192,7 @@ class Posterior(ABC):
         exactly). It is infinite everywhere for a kernel whose variance has no bound: ask at points.
 
         Loose, and as sure as ||r|| is: `solution.residual_upper`, an upper limit of 95 % confidence, or certain but for
-        rounding where all rows were checked. It contains the rounding of the mean itself, in the precision of the solve.
+        rounding where all rows were checked. It contains the rounding of the mean itself, at the precision it has.
         """
         norm = float(np.linalg.norm(np.asarray(self._host_targets, np.float64)))
         root = float(self.solution.residual_upper[0]) * norm / math.sqrt(Noise(self.model.noise).smallest)

@@ -51,8 +51,8 @@ class SampledPosterior(Posterior):
     def leave_one_out(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
         """q is the mean square of the samples' weights, whose covariance is A^-1: 64 samples know it to 18 %.
 
-        A row without weights, which an early end or a short budget leaves behind, has had no say in the posterior: it is
-        predicted like any new observation.
+        A row without weights, which an early end or a short budget leaves behind, has had no say in the posterior: it
+        is predicted like any new observation.
         """
         num = self.num_samples
         if num <= 2:

@@ -23,7 +23,7 @@ from dualgp.solvers.preconditioners import PivotedCholesky, Preconditioner
 from dualgp.solvers.spectrum import PROBE_POINTS, largest_eigenvalue
 
 PROBE_RANK = 200
-PROBE_SECONDS, PROBE_SECONDS_PER_ROW = 2.0, 3e-5  # what the probe takes: compilation, and 200 columns of K
+PROBE_SECONDS, PROBE_SECONDS_PER_ROW = 2.0, 2.5e-5  # compilation, and columns of K: 2 s for 25,000 rows, 9 for 300,000
 PROBE_SHARE = 0.2  # the share of the time left that the probe may take
 # Block descent takes 2 to 6 passes to a residual of 1e-2, whatever the forecast for conjugate gradients. Those are only
 # worth it if they are faster still, and where rounding, about eps * tr(K) / noise, leaves them alone.

@@ -18,6 +18,8 @@ from dualgp._types import AnyArray, Columns, RandomKey
 from dualgp.operators import Operator
 from dualgp.solvers.stopping import Deadline, Rules
 
+PerColumn = Float[Array, " s"]  # a number for each right-hand side
+
 
 class Result(enum.Enum):
     """How a solve ended. It stalled if rounding prevents progress."""
@@ -138,7 +140,7 @@ class Prepared(eqx.Module):
         """The state before the first step: what the next step needs."""
 
     @abstractmethod
-    def step(self, operator: Operator, b: Columns, state: Any, key: RandomKey) -> tuple[Any, Float[Array, " s"]]:
+    def step(self, operator: Operator, b: Columns, state: Any, key: RandomKey) -> tuple[Any, PerColumn]:
         """One step, and an estimate of ||b - A @ iterate||^2 for each column that it yields for free."""
 
     def refresh(self, operator: Operator, state: Any, step: int, key: RandomKey) -> tuple[Any, int]:

@@ -27,7 +27,7 @@ from dualgp._checks import check_count
 from dualgp._random import generator
 from dualgp._types import Columns, Indices, RandomKey
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, Prepared, check_tol
+from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
 from dualgp.solvers.neighbourhoods import neighbourhoods
 
 LARGEST_BLOCK = 6144  # n^(2/3) for 480,000 points; of 560,000 a pass with 6,800 takes 12 % longer than with 4,096
@@ -107,9 +107,7 @@ class PreparedBlockDescent(Prepared):
             state, turn = BlockState(state.x, on_device(blocks, np.int32), on_device(0, np.int32)), 0
         return state, num_groups - turn
 
-    def step(
-        self, operator: Operator, b: Columns, state: BlockState, key: RandomKey
-    ) -> tuple[BlockState, Float[Array, " s"]]:
+    def step(self, operator: Operator, b: Columns, state: BlockState, key: RandomKey) -> tuple[BlockState, PerColumn]:
         x, blocks, turn = state
         index = blocks[turn]
         R = operator.residual(index, x, b)

@@ -14,12 +14,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from dualgp._checks import check_count
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, Prepared, check_tol
+from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
 from dualgp.solvers.preconditioners import PivotedCholesky, Preconditioner
 from dualgp.solvers.stopping import Rules
 
@@ -32,7 +32,7 @@ class CGState(NamedTuple):
     x: Columns
     r: Columns
     p: Columns
-    rho: Float[Array, " s"]
+    rho: PerColumn
     iteration: Int[Array, ""]
 
 
@@ -59,14 +59,13 @@ class CG(IterativeSolver):
         if isinstance(preconditioner, PivotedCholesky):
             passes = min(preconditioner.rank, operator.n) / operator.n
             preconditioner = preconditioner(operator, key)
-        return PreparedCG(replace(self, preconditioner=preconditioner), preconditioner), passes
+        return PreparedCG(replace(self, preconditioner=preconditioner)), passes
 
 
 class PreparedCG(Prepared):
     """Conjugate gradients with a preconditioner that has been computed."""
 
     settings: CG
-    preconditioner: Preconditioner | None
 
     # The residual of conjugate gradients goes up and down and may stay high for long: only its energy falls steadily.
     # A step with a refreshed residual is two passes.
@@ -84,9 +83,7 @@ class PreparedCG(Prepared):
         z = self._precondition(r)
         return CGState(start, r, z, _dot(r, z), jnp.int32(0))
 
-    def step(
-        self, operator: Operator, b: Columns, state: CGState, key: RandomKey
-    ) -> tuple[CGState, Float[Array, " s"]]:
+    def step(self, operator: Operator, b: Columns, state: CGState, key: RandomKey) -> tuple[CGState, PerColumn]:
         x, r, p, rho, iteration = state
         q = operator @ p
         length = rho / _nonzero(_dot(p, q))
@@ -117,22 +114,23 @@ class PreparedCG(Prepared):
 
     def explain_divergence(self, operator: Operator, key: RandomKey) -> str:
         return (
-            f"the system is too ill-conditioned for products in {operator.dtype} (noise {operator.noise.smallest:.2g}). "
+            f"a noise of {operator.noise.smallest:.2g} leaves a system too ill-conditioned for {operator.dtype}. "
             "Raise the noise, pass float64 inputs with dtype=float64, or use solver='auto'."
         )
 
     def _precondition(self, r: Columns) -> Columns:
-        return r if self.preconditioner is None else self.preconditioner(r)
+        preconditioner = self.settings.preconditioner
+        return preconditioner(r) if isinstance(preconditioner, Preconditioner) else r
 
 
-def _dot(a: Columns, b: Columns) -> Float[Array, " s"]:
+def _dot(a: Columns, b: Columns) -> PerColumn:
     return jnp.sum(a.astype(jnp.float64) * b.astype(jnp.float64), axis=0)
 
 
-def _times(scalars: Float[Array, " s"], columns: Columns) -> Columns:
+def _times(scalars: PerColumn, columns: Columns) -> Columns:
     return scalars.astype(columns.dtype) * columns
 
 
-def _nonzero(scalars: Float[Array, " s"]) -> Float[Array, " s"]:
+def _nonzero(scalars: PerColumn) -> PerColumn:
     """A finished column has rho = 0 and p = 0: its steps are 0 / 1 instead of 0 / 0."""
     return jnp.where(scalars == 0, 1.0, scalars)

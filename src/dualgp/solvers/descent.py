@@ -15,12 +15,12 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from dualgp._checks import check_count, check_positive
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, Prepared, check_tol
+from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
 from dualgp.solvers.stopping import Rules
 
 FEATURE_POOL = 20_000  # columns, drawn once; each step takes a few of them at random
@@ -32,9 +32,7 @@ class Estimate(eqx.Module):
     """An estimate of a gradient at `point`, (n, s), unbiased except where said, and one of ||b - A point||^2."""
 
     @abstractmethod
-    def __call__(
-        self, operator: Operator, b: Columns, point: Columns, key: RandomKey
-    ) -> tuple[Columns, Float[Array, " s"]]:
+    def __call__(self, operator: Operator, b: Columns, point: Columns, key: RandomKey) -> tuple[Columns, PerColumn]:
         """Gradient and squared residual."""
 
     @abstractmethod
@@ -49,9 +47,7 @@ class Estimate(eqx.Module):
 class FullDual(Estimate):
     """The gradient of the dual objective: g = (K + noise I) a - b."""
 
-    def __call__(
-        self, operator: Operator, b: Columns, point: Columns, key: RandomKey
-    ) -> tuple[Columns, Float[Array, " s"]]:
+    def __call__(self, operator: Operator, b: Columns, point: Columns, key: RandomKey) -> tuple[Columns, PerColumn]:
         residual = operator @ point - b
         return residual, _squared(residual)
 
@@ -62,9 +58,7 @@ class FullDual(Estimate):
 class FullPrimal(Estimate):
     """The gradient of the primal (kernel ridge regression) objective: g = K ((K + noise I) a - b)."""
 
-    def __call__(
-        self, operator: Operator, b: Columns, point: Columns, key: RandomKey
-    ) -> tuple[Columns, Float[Array, " s"]]:
+    def __call__(self, operator: Operator, b: Columns, point: Columns, key: RandomKey) -> tuple[Columns, PerColumn]:
         residual = operator @ point - b
         return operator @ residual - jnp.asarray(operator.noise.variance, b.dtype) * residual, _squared(residual)
 
@@ -77,9 +71,7 @@ class Coordinates(Estimate):
 
     batch_size: int = 512
 
-    def __call__(
-        self, operator: Operator, b: Columns, point: Columns, key: RandomKey
-    ) -> tuple[Columns, Float[Array, " s"]]:
+    def __call__(self, operator: Operator, b: Columns, point: Columns, key: RandomKey) -> tuple[Columns, PerColumn]:
         index, scale = _batch(operator, key, self.batch_size)
         rows = operator.residual(index, point, b)
         return jnp.zeros_like(b).at[index].add(scale * rows), scale * _squared(rows)
@@ -93,9 +85,7 @@ class Trap(Estimate):
 
     batch_size: int = 512
 
-    def __call__(
-        self, operator: Operator, b: Columns, point: Columns, key: RandomKey
-    ) -> tuple[Columns, Float[Array, " s"]]:
+    def __call__(self, operator: Operator, b: Columns, point: Columns, key: RandomKey) -> tuple[Columns, PerColumn]:
         index, scale = _batch(operator, key, self.batch_size)
         rows = operator.noiseless.rows(index, point)
         whole = jnp.asarray(operator.noise.variance, b.dtype) * point - b
@@ -111,9 +101,7 @@ class RandomFeatures(Estimate):
     num: int = 100
     pool: Any = None
 
-    def __call__(
-        self, operator: Operator, b: Columns, point: Columns, key: RandomKey
-    ) -> tuple[Columns, Float[Array, " s"]]:
+    def __call__(self, operator: Operator, b: Columns, point: Columns, key: RandomKey) -> tuple[Columns, PerColumn]:
         z = operator.feature_matrix(self.pool.resampled(key, self.num))
         gradient = jnp.asarray(operator.noise.variance, b.dtype) * point - b + z @ (z.T @ point)
         return gradient, _squared(gradient)
@@ -284,7 +272,7 @@ class PreparedDescent(Prepared):
 
     def step(
         self, operator: Operator, b: Columns, state: DescentState, key: RandomKey
-    ) -> tuple[DescentState, Float[Array, " s"]]:
+    ) -> tuple[DescentState, PerColumn]:
         alpha, memory, average, step = state
         point = self.settings.update.lookahead(alpha, memory)
         gradient, squared = self.estimate(operator, b, point, key)
@@ -312,5 +300,5 @@ def _batch(operator: Operator, key: RandomKey, size: int) -> tuple[Int[Array, " 
     return jax.random.randint(key, (size,), 0, operator.n, jnp.int32), operator.n / size
 
 
-def _squared(columns: Columns) -> Float[Array, " s"]:
+def _squared(columns: Columns) -> PerColumn:
     return jnp.sum(columns**2, axis=0)

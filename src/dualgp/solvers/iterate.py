@@ -14,10 +14,10 @@ from dualgp._arrays import compiled
 from dualgp._checks import check_key
 from dualgp._random import subkey
 from dualgp._threads import one_blas_thread_on_few_cores
-from dualgp._types import AnyArray, Columns, RandomKey
+from dualgp._types import Columns, RandomKey
 from dualgp.checkpoints import Checkpoint
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, Prepared, Result, Run, Solution
+from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, Result, Run, Solution
 from dualgp.solvers.messages import describe
 from dualgp.solvers.progress import Progress, progress_bar
 from dualgp.solvers.residual import Residual, check_residual, column_norms, passes_of_check
@@ -107,15 +107,14 @@ class Loop:
             result = Result.CONVERGED
         if self.file is not None and result is Result.CONVERGED:
             self.file.delete()
-        residuals = self.prepared.residuals(self.state) if checked.rows is None else checked.rows
         worst = float(checked.estimate.max())
         return Solution(
-            weights=self._given_back(self.prepared.weights(self.state)),
+            weights=self.prepared.weights(self.state),
             result=result,
             message=describe(result, self.prepared, self.operator, self.progress, worst, self.setup_key),
             residual=checked.estimate,
             residual_upper=checked.upper,
-            residuals=None if residuals is None else self._given_back(residuals),
+            residuals=self.prepared.residuals(self.state) if checked.rows is None else checked.rows,
             steps=self.progress.step,
             passes=self.progress.passes,
             seconds=self._seconds(),
@@ -145,10 +144,8 @@ class Loop:
 
     def _take(self, num: int) -> float:
         """`num` steps; returns the largest relative residual of a column that they saw."""
-        progress, began = self.progress, time.perf_counter()
-        self.state, squared = advance(
-            self.prepared, self.operator, self.b, self.state, self.step_key, progress.step, num
-        )
+        progress, first, began = self.progress, self.progress.step, time.perf_counter()
+        self.state, squared = advance(self.prepared, self.operator, self.b, self.state, self.step_key, first, num)
         self.checked, norms = None, np.sqrt(squared)
         progress.step += num
         progress.passes += num * self.passes_per_step
@@ -208,8 +205,7 @@ class Loop:
     def _compile(self) -> None:
         """Compile the steps before any of them is timed, by taking none of them."""
         if self.run.deadline.is_set:
-            none = np.int32(0)
-            _advance(self.prepared, self.operator, self.b, self.state, self.step_key, none, none)
+            _advance(self.prepared, self.operator, self.b, self.state, self.step_key, np.int32(0), np.int32(0))
 
     def _relative(self, residual_norms: np.ndarray) -> float:
         """The relative residual of all columns together."""
@@ -221,9 +217,6 @@ class Loop:
 
     def _seconds(self) -> float:
         return time.perf_counter() - self.began
-
-    def _given_back(self, columns: AnyArray) -> AnyArray:
-        return columns if self.operator.layout.holds(columns) else np.asarray(columns)
 
     def _save(self, file: Checkpoint) -> None:
         self.progress.seconds, self.last_saved = self._seconds(), time.perf_counter()
@@ -254,7 +247,7 @@ def advance(
 @compiled
 def _advance(
     prepared: Prepared, operator: Operator, b: Columns, state: Any, key: RandomKey, first: Array, num: Array
-) -> tuple[Any, Float[Array, " s"]]:
+) -> tuple[Any, PerColumn]:
     """`num` steps from step `first`, and the sum of their squared residuals. `num` is traced: one compilation."""
 
     def body(t: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:

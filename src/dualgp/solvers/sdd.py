@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from dualgp._checks import check_count
 from dualgp._types import Columns, RandomKey, Scalar
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, Prepared, check_tol
+from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
 from dualgp.solvers.spectrum import Spectrum, estimate_spectrum
 
 SAFETY = 0.9  # share of the largest stable step size that "auto" takes
@@ -98,9 +98,7 @@ class PreparedSDD(Prepared):
         alpha = jnp.asarray(start)
         return SDDState(alpha=alpha, velocity=jnp.zeros_like(alpha), average=alpha)
 
-    def step(
-        self, operator: Operator, b: Columns, state: SDDState, key: RandomKey
-    ) -> tuple[SDDState, Float[Array, " s"]]:
+    def step(self, operator: Operator, b: Columns, state: SDDState, key: RandomKey) -> tuple[SDDState, PerColumn]:
         alpha, velocity, average = state
         n, B, rho, r = operator.n, self.batch_size, self.settings.momentum, self.averaging
         step = jnp.asarray(self.step_size, b.dtype) / B  # beta * n / B

@@ -14,12 +14,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from dualgp._checks import check_count, check_positive
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, Prepared, check_tol
+from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
 from dualgp.solvers.descent import FEATURE_POOL
 from dualgp.solvers.stopping import Rules
 
@@ -79,9 +78,7 @@ class PreparedSGD(Prepared):
     def init(self, operator: Operator, b: Columns, start: Columns) -> SGDState:
         return SGDState(alpha=start, velocity=jnp.zeros_like(start), average=start)
 
-    def step(
-        self, operator: Operator, b: Columns, state: SGDState, key: RandomKey
-    ) -> tuple[SGDState, Float[Array, " s"]]:
+    def step(self, operator: Operator, b: Columns, state: SGDState, key: RandomKey) -> tuple[SGDState, PerColumn]:
         alpha, velocity, average = state
         settings = self.settings
         n, B, rho, r = operator.n, settings.batch_size, settings.momentum, self.averaging

@@ -65,9 +65,7 @@ def solve(
 
     def give_back(array: AnyArray) -> AnyArray:
         array = array * scale if is_scaled else array
-        array = (
-            operator.layout.collect(array) if operator.layout.holds(array) and not operator.layout.holds(b) else array
-        )
+        array = array if operator.layout.holds(b) else operator.layout.collect(array)
         return array if np.ndim(b) == 2 else array[:, 0]
 
     residuals = None if solution.residuals is None else give_back(solution.residuals)
