@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn import gaussian_process
+from threadpoolctl import threadpool_info
 
 import dualgp as dg
 from cases import KERNELS, SEEDS, data, inputs
@@ -408,6 +409,14 @@ def test_the_units_of_y_do_not_matter(method, size):
     y = size * (7.0 + np.sin(5 * x[:, 0]) + 0.1 * rng.normal(size=400))
     model = dg.GaussianProcess(dg.Matern32([1.0, 1.0]), noise=0.1).learn(x, y, key=KEY, method=method)
     assert float(model.noise) == pytest.approx((0.1 * size) ** 2, rel=0.3)
+
+
+@pytest.mark.parametrize("method", [QUICK, Subset(num_groups=2, size=50, rounds=1), Exact(num_starts=1)])
+def test_small_factorisations_have_one_thread_each(method):
+    threads = []
+    count = lambda step: threads.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+    dg.learn(dg.GaussianProcess(dg.Matern32(1.0), noise=0.5), *data(300), key=KEY, method=method, progress=count)
+    assert set(threads) == {1}
 
 
 def terms_of(model, x, y, num_neighbours):
