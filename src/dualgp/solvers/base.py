@@ -51,7 +51,8 @@ class Solution:
     - `weights`: the shape of b, and where b was.
     - `result`: converged, budget reached, stalled, diverged or interrupted; `message` says it in a sentence, with a
       remedy.
-    - `residual`: ||b - A @ weights|| / ||b|| for each column, estimated on fresh rows of the returned weights.
+    - `residual`: ||b - A @ weights|| / ||b|| for each column, estimated on fresh rows of the returned weights. It has
+      converged if two standard errors above that are below `tol`.
     - `residual_upper`: the residual is below this with a probability of 95 %, over the rows of all checks that were
       made, unless a few rows carry most of it (see `residual.py`). It includes the rounding error of the residual. Up
       to 2,048 rows all of them are checked, and it is the residual plus that error.

@@ -28,7 +28,6 @@ from dualgp.solvers.stopping import Level, steps_in_time
 CHUNK_ENTRIES = 5e7
 CHECKPOINT_SECONDS = 30.0
 MOST_SLOWDOWNS = 10
-BETWEEN_CHECKS = 4.0  # a failed check on fresh rows is followed by this many times its own cost in steps
 FORGETTING = 0.9  # the measured time of a step may fall by a tenth from chunk to chunk, and rise at once
 MUCH_WORSE = 2.0  # times the smallest residual: beyond, an unfinished run returns the iterate that had it
 
@@ -103,7 +102,7 @@ class Loop:
         if result is Result.DIVERGED or (is_unfinished and level.now > MUCH_WORSE * level.smallest):
             self.state, self.checked = self.last_good, None
         checked = self.checked or self._check()
-        if result in (Result.BUDGET_REACHED, Result.STALLED) and checked.upper.max() <= self.prepared.tol:
+        if result in (Result.BUDGET_REACHED, Result.STALLED) and checked.judged.max() <= self.prepared.tol:
             result = Result.CONVERGED
         if self.file is not None and result is Result.CONVERGED:
             self.file.delete()
@@ -162,13 +161,11 @@ class Loop:
     def _judge(self, residual: float) -> Result | None:
         """Whether the run has converged or stalled; None if it is to go on."""
         tol, progress = self.prepared.tol, self.progress
-        if residual <= tol and progress.passes >= progress.next_check:
+        if residual <= min(tol, progress.check_below):
             checked = self._check()
-            if checked.upper.max() <= tol:
+            if checked.judged.max() <= tol:
                 return Result.CONVERGED
-            if 0 < tol < checked.rounding.max():  # no residual that is computed in this precision would pass
-                return Result.STALLED
-            progress.next_check = progress.passes + BETWEEN_CHECKS * checked.passes
+            progress.check_below = residual * tol / checked.judged.max()
         stalled = progress.level.has_stalled(self.prepared.rules, progress.step, self.passes_per_step)
         return Result.STALLED if tol > 0 and stalled else None
 

@@ -25,7 +25,7 @@ class Progress:
     level: Level = field(default_factory=Level)
     slowdowns: int = 0
     checks: int = 0
-    next_check: float = 0.0  # in passes
+    check_below: float = math.inf  # after a check that failed: the running residual at which the next one should pass
     trace: list[Sequence] = field(default_factory=list)  # step, passes, seconds, relative residual of each column
 
     def as_trace(self, num_columns: int) -> Trace:

@@ -19,14 +19,16 @@ DOUBT = 0.05  # the probability that the upper limit of any of a run's checks is
 
 
 class Residual(NamedTuple):
-    """What a check found, relative to ||b||, for each column: the residual, its upper limit, its rounding error.
+    """What a check found, relative to ||b||, for each column: the residual, and its upper limit.
 
-    `passes` is the cost of the check; `rows` is b - A @ weights where every row was checked.
+    `judged` is two standard errors above the estimate: by it convergence is decided. The limit is wider, because a few
+    rows may carry much of a residual. `passes` is the cost of the check; `rows` is b - A @ weights where every row was
+    checked.
     """
 
     estimate: np.ndarray
+    judged: np.ndarray
     upper: np.ndarray
-    rounding: np.ndarray
     passes: float
     rows: np.ndarray | None
 
@@ -49,10 +51,12 @@ def check_residual(operator: Operator, b: Columns, weights: Columns, key: Random
     index = np.arange(n) if num == n else generator(key).choice(n, num, replace=False)
     rows = operator.check_rows(index.astype(np.int32), weights, b)
     squares = rows.astype(np.float64) ** 2
-    norms, rounding = column_norms(b), rounding_error(operator, b, weights)
+    norms = column_norms(b)
     largest = upper_limit_of_mean(squares, n, DOUBT * 6.0 / (math.pi * (number + 1)) ** 2)
-    estimate, upper = (np.sqrt(n * mean) / norms for mean in (squares.mean(axis=0), largest))
-    return Residual(estimate, upper + rounding, rounding, num / n, -rows if num == n else None)
+    mean, error = squares.mean(axis=0), squares.std(axis=0) * math.sqrt((1.0 - num / n) / num)
+    estimate, judged, upper = (np.sqrt(n * square) / norms for square in (mean, mean + 2.0 * error, largest))
+    upper = upper + rounding_error(operator, b, weights)
+    return Residual(estimate, judged, upper, num / n, -rows if num == n else None)
 
 
 def upper_limit_of_mean(values: Float[np.ndarray, "m s"], n: int, doubt: float) -> Float[np.ndarray, " s"]:
