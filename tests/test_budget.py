@@ -76,6 +76,16 @@ def test_leaving_one_out_keeps_the_order_of_the_data():
     np.testing.assert_allclose(mean[places], post.mean(X[places]), rtol=1e-6)
 
 
+def test_a_subset_that_is_solved_exactly_is_no_exact_posterior(exact):
+    post = condition(max_passes=0.5, solver="auto")
+    assert post.left_out is not None and not post.is_exact
+    assert "exact" not in post.report_size()
+    mean, std = post.leave_one_out()
+    assert mean.shape == std.shape == (N,) and np.corrcoef(mean, Y)[0, 1] > 0.8
+    assert (np.abs(post.mean(X_NEW) - 0.3 - exact.mean) <= post.error_bound(X_NEW)).all()
+    assert (post.std(X_NEW) ** 2 >= exact.covariance.diagonal() - 1e-9).all()
+
+
 def test_refining_takes_in_the_rows_that_were_left_out(exact):
     post = condition(max_passes=0.5)
     further = post.refine(key=KEY, max_passes=1.0)

@@ -73,7 +73,7 @@ class Posterior(ABC):
     @property
     @abstractmethod
     def is_exact(self) -> bool:
-        """Whether means and standard deviations are exact up to rounding in float64."""
+        """Whether means and standard deviations are those of all rows, up to rounding in float64."""
 
     @abstractmethod
     def leave_one_out(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
@@ -242,15 +242,15 @@ class Posterior(ABC):
         """The sentences of the report about the solution; `unit` is what 1 means in the data's own units."""
         return report_solution(self, unit)
 
-    def _in_order(self, solved: np.ndarray, left_out: np.ndarray) -> np.ndarray:
-        """Values of the rows with weights and of those left out, in the order of the data."""
+    def _with_left_out(self, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions of the rows with weights and, as new observations, of those left out: in the data's order."""
         if self.left_out is None:
-            return solved
-        values = np.empty(self.n)
+            return mean, std
         is_left_out = np.zeros(self.n, bool)
         is_left_out[np.asarray(self.left_out.places)] = True
-        values[is_left_out], values[~is_left_out] = left_out, solved
-        return values
+        whole = np.empty((2, self.n))
+        whole[:, ~is_left_out], whole[:, is_left_out] = (mean, std), self.predict(self.left_out.x, noise=True)
+        return whole[0], whole[1]
 
 
 def with_noise(posterior: Posterior, mean: AnyArray, variance: AnyArray, noise: bool) -> tuple[AnyArray, AnyArray]:

@@ -65,10 +65,7 @@ class SampledPosterior(Posterior):
         if not has_weights.all():
             rows = self.layout.read_rows(self.x)[~has_weights]
             mean[~has_weights], std[~has_weights] = self.predict(rows, noise=True)
-        if self.left_out is None:
-            return mean, std
-        left_out = [np.asarray(values) for values in self.predict(self.left_out.x, noise=True)]
-        return self._in_order(mean, left_out[0]), self._in_order(std, left_out[1])
+        return self._with_left_out(mean, std)
 
     def _explained(self, x: Any) -> Float[np.ndarray, " m"]:
         # Variances from samples are noisy: a bound may not use them.
