@@ -120,7 +120,9 @@ def test_two_processes_give_the_answer_of_one(alone, by_two, case, what):
 
 
 def test_two_devices_give_the_answer_of_one_on_counts(folder):
-    case = {**BLOCKS, "dtype": "float32", "counts": True}
+    # As many steps for both: the moment of convergence depends on rounding, and sums are in another order.
+    settings = {"block_size": 100, "tol": 0.0, "max_passes": 4.0}
+    case = {"solver": "BlockDescent", "settings": settings, "dtype": "float32", "counts": True}
     one = results(folder, "one", {"blocks": {**case, "mesh": None}}, 0)
     two = results(folder, "counts", {"blocks": {**case, "mesh": "all"}}, 0, devices=2)
     for what in ("mean", "std", "samples"):
