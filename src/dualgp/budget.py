@@ -1,9 +1,8 @@
 """A budget that is too short to converge on all rows is spent on as many rows as it is enough for.
 
 Before block descent has gone over the data once, most rows have no weights, or weights that were found before their
-neighbours had any. Fewer rows and more passes predict better: on etopo20 (525,366 rows) two minutes led to an RMSE of
-0.126 instead of 0.301 (benchmarks/large.py). Which rows these are does not depend on the targets, so error bars are as
-honest as ever.
+neighbours had any. Fewer rows and more passes predict better (tests/test_budget.py). Which rows these are does not
+depend on the targets, so error bars are as honest as ever.
 """
 
 from __future__ import annotations
