@@ -20,21 +20,18 @@ from dualgp._types import AnyArray
 
 # The size ladder, in rows.
 LEARN_EXACTLY_UP_TO = 1500  # three starts of the exact likelihood: 4 to 5 s at n = 1,000 (benchmarks/small.py)
-SOLVE_EXACTLY_UP_TO = 4096  # a Cholesky factorisation in float64: 1 s (benchmarks/small.py)
-DOUBLE_UP_TO = 10_000  # float64 inputs are solved in float64: a pass takes 0.4 s (benchmarks/precision.py)
-PROBE_FROM = (
-    20_000  # below, block descent takes seconds, and the probe for conjugate gradients two (benchmarks/solvers.py)
-)
-SUBSET_FROM = (
-    100_000  # below, a pass takes less than ten seconds: no budget is too short for all rows (benchmarks/scaling.py)
-)
+SOLVE_EXACTLY_UP_TO = 4096  # a Cholesky factorisation in float64: 23 thousand million operations, 134 MB
+DOUBLE_UP_TO = 10_000  # float64 inputs are solved in float64: K in memory would take 800 MB
+# Below, block descent takes seconds; the probe for conjugate gradients takes two (benchmarks/solvers.py).
+PROBE_FROM = 20_000
+# Below, a pass takes less than 9.3 s (benchmarks/scaling.py), and no budget is too short for all rows.
+SUBSET_FROM = 100_000
 
 # Memory, as shares of what this process may use, and in bytes.
-KEPT_SHARE = 0.25  # for keeping K: block descent on bike takes 0.4 s without and 1.2 s with it (benchmarks/solvers.py)
+KEPT_SHARE = 0.25  # for keeping K between products, where that saves time
 FACTOR_SHARE = 0.6  # for the Cholesky factor of an exact solution
-REPLICATED_BYTES = (
-    1 << 30
-)  # inputs of at most this size are on every device: a step then sends 353 kB (benchmarks/devices.py)
+# Inputs of at most this size are on every device: a step then sends 353 kB at n = 50,000 (benchmarks/devices.py).
+REPLICATED_BYTES = 1 << 30
 
 # Work at once. A tile stays near its core: 2 MB in float32. Several cores share a tile, and start and wait each time:
 # 512 rows of n = 50,000 take 12 ms with 2^21 entries on two cores, 15 with 2^19 (benchmarks/rows.py).
