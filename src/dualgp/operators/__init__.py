@@ -5,6 +5,7 @@ kernel.py  `KernelOperator`: a kernel at data, in one place or sharded over devi
 dense.py   `DenseOperator`: a matrix in memory
 layout.py  where rows live; tiles.py: products tile by tile; cross.py: k(points, x) @ weights
 noise.py   the noise of observations
+nearest.py the nearest rows of a point, and what they alone say about it
 policy.py  every decision that depends on size or machine, once
 """
 
