@@ -24,11 +24,15 @@ FLOW = {
     "gp": ("gp", "budget"),
     "learning": ("learning",),
     "decisions": ("maxima", "thompson"),
-    "sklearn": ("conditioning", "estimator", "data.fingerprints"),
+    "frames": ("data.columns", "data.encoding", "data.levels", "data.tables"),
+    "sklearn": (
+        *("choices", "conditioning", "estimator", "frames", "predicting", "preparing", "units", "warps", "watcher"),
+        "data.fingerprints",
+    ),
     "around": ("distributed", "io", "metrics", "plots"),
     "data sets": ("data",),
     "botorch": ("botorch",),
-    "table": ("data.encoding", "data.shares", "data.smiles", "data.tables", "tablemodel", "tablefit", "report", "cli"),
+    "table": ("data.shares", "data.smiles", "tablemodel", "tablefit", "report", "cli"),
     "front door": ("__init__", "__main__"),
 }
 PLACES = list(FLOW)
@@ -46,10 +50,10 @@ OPEN = {
 }
 NOT_CORE = (
     *("tablefit", "tablemodel", "report", "cli", "botorch", "solvers.descent"),
-    *(f"data.{name}" for name in ("tables", "encoding", "smiles", "shares")),
+    *(f"data.{name}" for name in ("tables", "columns", "encoding", "levels", "smiles", "shares")),
     *(f"data.{name}" for name in ("uci", "download", "large", "molecules", "synthetic")),
 )
-MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 6170, 350, 33
+MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 6660, 350, 33
 
 
 def is_in(module: str, package: str) -> bool:

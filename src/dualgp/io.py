@@ -35,11 +35,13 @@ from dualgp.posterior.prior import PriorPaths
 from dualgp.solvers import Result, Solution, descent, preconditioners
 from dualgp.solvers.base import Trace
 from dualgp.thompson import ThompsonState
+from dualgp.units import Units
+from dualgp.warps import Warp
 
 FORMAT, VERSION = "dualgp", 2
 # Classes of the table application, an application of this module, and where they are: imported when a file has one.
 TABLE = {
-    "Column": "dualgp.data.encoding",
+    **{name: "dualgp.data.columns" for name in ("Category", "Levels", "Number", "Rank", "Time")},
     "Encoding": "dualgp.data.encoding",
     "SmilesEncoding": "dualgp.data.smiles",
     "TableModel": "dualgp.tablemodel",
@@ -88,7 +90,7 @@ def _package_class(name: str) -> type | None:
 def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
     found = [ExactPosterior, SampledPosterior, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace, Result]
-    found += [GPRegressor, ThompsonState]
+    found += [GPRegressor, ThompsonState, Units, Warp]
     for module in (kernels, base, features, hashes, solvers, descent, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
@@ -199,6 +201,9 @@ def _as_version_2(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _as_regressor(fields: dict[str, Any]) -> GPRegressor:
     parameters = {name: fields.pop(name) for name in GPRegressor().get_params(deep=False) if name in fields}
+    if "units_" not in fields:  # written before targets could be transformed
+        units = Units(*(fields.pop(name) for name in ("X_offset_", "y_offset_", "y_scale_")))
+        fields |= {"units_": units, "encoding_": None}
     regressor = GPRegressor(**parameters)
     regressor.__dict__.update(fields)
     return regressor

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dualgp import __version__, plots
-from dualgp.data.encoding import complete_rows
-from dualgp.tablemodel import TableModel, fitted_targets, readable, scores
+from dualgp.tablemodel import TableModel, fitted_data, readable
+from dualgp.warps import Prediction, scores
 
 MOST_SLICES = 6
 
@@ -46,7 +46,7 @@ def make_report(model: TableModel, held_out: Any = None) -> str:
 
     with matplotlib.rc_context({"font.size": 11}):
         parts = [_summary(model), *_accuracy(model, held_out), *_inputs(model), *_solution(model)]
-    title = f"{html.escape(model.encoding.target)}: a Gaussian process on {model.regressor.posterior_.n:,} rows"
+    title = f"{html.escape(str(model.encoding.target))}: a Gaussian process on {model.regressor.posterior_.n:,} rows"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -63,19 +63,24 @@ def _summary(model: TableModel) -> str:
     return f"<p>{'<br>'.join(lines)}</p>" + (f"<ul>{notes}</ul>" if notes else "")
 
 
-def _accuracy(model: TableModel, held_out: Any) -> list[str]:
+def _checked(model: TableModel, held_out: Any) -> tuple[Prediction, np.ndarray, str] | None:
+    """Predictions of rows that they were made without, the truth, and which rows these are."""
     regressor, posterior = model.regressor, model.regressor.posterior_
     if held_out is not None:
-        held_out = held_out.filter(complete_rows(held_out, model.encoding))
-        mean, std = regressor.predict(model.x(held_out), return_std=True)
-        y, what = model.encoding.y(held_out), f"{held_out.num_rows:,} held-out rows"
-    elif not posterior.is_exact and posterior.num_samples <= 2:
+        table, y = model.complete(held_out)
+        return model.distribution(table), y, f"{table.num_rows:,} held-out rows"
+    if not posterior.is_exact and posterior.num_samples <= 2:
+        return None
+    prediction = regressor.units_.prediction(np.asarray(posterior.x), *posterior.leave_one_out())
+    return prediction, fitted_data(regressor)[1], "each fitted row predicted from all the others"
+
+
+def _accuracy(model: TableModel, held_out: Any) -> list[str]:
+    checked = _checked(model, held_out)
+    if checked is None:
         return [_note("Without posterior functions there are no error bars to check. Pass held-out data.")]
-    else:
-        mean, std = posterior.leave_one_out()
-        mean, std = mean * regressor.y_scale_ + regressor.y_offset_, std * regressor.y_scale_
-        y, what = fitted_targets(regressor), "each fitted row predicted from all the others"
-    found = scores(y, mean, std)
+    prediction, y, what = checked
+    found = scores(y, prediction)
     explained = 100 * (1 - found["rmse"] ** 2 / max(float(np.var(y)), 1e-300))
     cards = [
         (readable(found["rmse"]), f"RMSE: the typical error, in units of {model.encoding.target}"),
@@ -84,12 +89,13 @@ def _accuracy(model: TableModel, held_out: Any) -> list[str]:
         (readable(found["nll"]), "NLL: the surprise for each row; lower is better"),
         (readable(found["crps"]), "CRPS: error and error bars in one number; lower is better"),
     ]
+    z, bars = prediction.warp(y), (prediction.location, prediction.spread)
     boxes = "".join(f"<div><b>{value}</b>{html.escape(text)}</div>" for value, text in cards)
     return [
         f"<h2>How good are the predictions?</h2><p>Measured on {what}.</p>",
         f'<div class="numbers">{boxes}</div>',
-        _figure(lambda axes: plots.predicted_against_observed(y, mean, std, axes=axes)),
-        _figure(lambda axes: plots.calibration(y, mean, std, axes=axes), (4.4, 4.4)),
+        _figure(lambda axes: plots.predicted_against_observed(z, *bars, warp=prediction.warp, axes=axes)),
+        _figure(lambda axes: plots.calibration(z, *bars, axes=axes), (4.4, 4.4)),
         _note(
             "On the diagonal, bands contain as many observations as they promise. Above it they are too wide, below it "
             "too narrow. The grey area is what chance allows."

@@ -90,11 +90,17 @@ def info(model: Path) -> None:
     \b
         dualgp info houses.dgp
     """
+    import numpy as np
+
     loaded = load_model(model)
-    click.echo(f"Predicts {loaded.encoding.target!r} from {len(loaded.encoding.inputs)} inputs:")
-    scales = getattr(loaded.regressor, "lengthscale_", [None] * len(loaded.encoding.inputs))
-    for name, scale in zip(loaded.encoding.inputs, scales, strict=True):
-        click.echo(f"  {name}" + (f"  (lengthscale {scale:.4g})" if scale is not None else ""))
+    groups = loaded.encoding.groups
+    click.echo(f"Predicts {loaded.encoding.target!r} from {len(groups)} inputs:")
+    scales = np.asarray(getattr(loaded.regressor.posterior_.model.kernel, "lengthscale", np.nan))
+    for i, (name, inputs) in enumerate(groups.items()):
+        said = f"{len(inputs)} coordinates" if len(inputs) > 1 else ""
+        scale = f"lengthscale {scales[i]:.4g}" if scales.shape == (len(groups),) else ""
+        detail = ", ".join(filter(None, [said, scale]))
+        click.echo(f"  {name}" + (f"  ({detail})" if detail else ""))
     for note in loaded.encoding.notes:
         click.echo(note)
     click.echo(loaded.regressor.report())

@@ -28,10 +28,12 @@ class Stationary(Kernel):
 
     `lengthscale` is a number or one per dimension; `variance` is k(x, x).
     An infinite lengthscale means that the input does not matter.
+    `widths`: how many neighbouring dimensions share each lengthscale, such as (1, 3, 1) for three of them.
     """
 
     lengthscale: Parameter = eqx.field(default=1.0, converter=as_parameter)
     variance: Parameter = eqx.field(default=1.0, converter=as_parameter)
+    widths: tuple[int, ...] | None = eqx.field(default=None, static=True)
 
     def __check_init__(self) -> None:
         name = type(self).__name__
@@ -42,6 +44,10 @@ class Stationary(Kernel):
             raise ValueError(
                 f"{name} takes a lengthscale that is a number or one per dimension and a variance that is a number, "
                 f"got shapes {self.lengthscale.shape} and {self.variance.shape}."
+            )
+        if self.widths is not None and self.lengthscale.shape != (len(self.widths),):
+            raise ValueError(
+                f"{name} with {len(self.widths)} widths takes as many lengthscales, got shape {self.lengthscale.shape}."
             )
 
     @abstractmethod
@@ -75,7 +81,16 @@ class Stationary(Kernel):
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         omega, weights = draw_frequencies(self.frequency_length, key, max(1, num_features // 2), d)
-        return FourierFeatures(omega / self.lengthscale, weights, self.variance)
+        return FourierFeatures(omega / self.lengthscales, weights, self.variance)
+
+    @property
+    def lengthscales(self) -> Float[AnyArray, " *d"]:
+        """One per dimension, or a number for all."""
+        return (
+            self.lengthscale
+            if self.widths is None
+            else self.lengthscale[np.repeat(range(len(self.widths)), self.widths)]
+        )
 
     @property
     def is_stationary(self) -> bool:
@@ -83,12 +98,13 @@ class Stationary(Kernel):
 
     def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
         x = x if isinstance(x, np.ndarray) and x.dtype.kind == "f" else as_floats(x)
-        if self.lengthscale.ndim == 1 and self.lengthscale.shape[0] != x.shape[1]:
+        lengthscales = self.lengthscales
+        if lengthscales.ndim == 1 and lengthscales.shape[0] != x.shape[1]:
             raise ValueError(
-                f"{type(self).__name__} has {self.lengthscale.shape[0]} lengthscales, but x has {x.shape[1]} columns. "
+                f"{type(self).__name__} has {lengthscales.shape[0]} lengthscales, but x has {x.shape[1]} columns. "
                 "Pass one lengthscale per column, or a single number."
             )
-        return x / self.lengthscale.astype(x.dtype)
+        return x / lengthscales.astype(x.dtype)
 
 
 class RBF(Stationary):

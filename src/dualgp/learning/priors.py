@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import On
+from dualgp.kernels.stationary import Stationary
 from dualgp.learning.parameters import Parameters, Vector, entry_names
 
 
@@ -68,18 +69,24 @@ def penalty(parameters: Parameters, priors: Priors, x_scale: Float[np.ndarray, "
         belief = (priors or {}).get(kind)
         if belief is None:
             continue
-        seen, is_length = x_scale[columns_seen(parameters.template, whole)], kind.endswith("lengthscale")
+        seen, is_length = scales_seen(parameters.template, whole, x_scale), kind.endswith("lengthscale")
         unit = float(seen[int(place[:-1])] if place else np.median(seen)) if is_length else y_variance
         centre[i] = math.log(belief.median * unit) + (0.5 * math.log(len(seen)) if belief.root_d else 0.0)
         spread[i] = belief.spread
     return Penalty(centre, spread)
 
 
-def columns_seen(template: GaussianProcess, name: str) -> slice:
-    """The columns that a parameter is about: those of the kernel `On` that it is inside of, or all."""
+def scales_seen(template: GaussianProcess, name: str, x_scale: Float[np.ndarray, " d"]) -> Float[np.ndarray, " seen"]:
+    """The scales of what a parameter is about: the columns of the kernel `On` that it is inside of, or all.
+
+    Columns that share a lengthscale count once, with the scale of their distances.
+    """
     part: Any = template
     for attribute in name.split("."):
-        part = getattr(part, attribute)
         if isinstance(part, On):
-            return slice(part.start, part.stop)
-    return slice(None)
+            x_scale = x_scale[part.start : part.stop]
+        if isinstance(part, Stationary) and part.widths is not None:
+            starts = np.cumsum((0, *part.widths[:-1]))
+            x_scale = np.sqrt(np.add.reduceat(x_scale**2, starts))
+        part = getattr(part, attribute)
+    return x_scale

@@ -1,0 +1,123 @@
+"""What a fitted regressor can be asked, in the units of the user's data."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dualgp.data.encoding import Encoding
+from dualgp.frames import encode
+from dualgp.posterior import Posterior
+from dualgp.preparing import draw_observations
+from dualgp.units import Units
+from dualgp.warps import Prediction, Warp
+
+DTYPES = [np.float64, np.float32, np.uint8]  # X of these is taken as it is; others become the first
+
+
+class Predicting:
+    """Predictions by a posterior, the units of the data and, for frames, an encoding."""
+
+    posterior_: Posterior
+    units_: Units
+    encoding_: Encoding | None
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False, *, quantiles: Any = None, noise: bool = True
+    ) -> Any:
+        """The mean at (m, d) points; with `return_std` or `return_cov` also the spread of new observations there.
+
+        `quantiles`, such as [0.1, 0.5, 0.9]: instead these points of the distribution of new observations, (m, 3).
+        `noise=False` leaves the noise out: the spread of the function that the observations scatter around.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be asked for.")
+        if not (return_std or return_cov or quantiles is not None):
+            return self._mean(X)
+        prediction = self.distribution(X, noise=noise)
+        if quantiles is not None:
+            return prediction.quantiles(quantiles)
+        mean, std = prediction.moments()
+        if return_cov:
+            posterior, x = self._ready(X)
+            covariance = posterior.covariance(x, noise=noise)
+            root = np.sqrt(covariance.diagonal())  # where y is warped, correlations are those of what is modelled
+            return mean, covariance * np.outer(std / root, std / root)
+        return (mean, std) if return_std else mean
+
+    def distribution(self, X: Any, *, noise: bool = True) -> Prediction:
+        """The distribution of new observations (or with `noise=False` of the function): mean, median, quantiles."""
+        posterior, x = self._ready(X)
+        if not posterior.has_std:
+            raise ValueError(
+                "Error bars come from posterior functions, and there are none. Fit with n_samples=64, say."
+            )
+        mean, std = posterior.predict(x, noise=noise)
+        if self.encoding_ is not None:
+            std = np.sqrt(np.asarray(std, np.float64) ** 2 + self.encoding_.doubt(x + self.units_.x_offset))
+        return self.units_.prediction(x, mean, std)
+
+    def _mean(self, X: Any) -> np.ndarray:
+        """Means, without error bars where they are not needed."""
+        posterior, x = self._ready(X)
+        if self.warp_.kind == "none":
+            return self.units_.outputs(posterior.mean(x), x)
+        if posterior.has_std:
+            return self.distribution(X).mean
+        noise = np.full(len(x), np.sqrt(float(posterior.model.noise)))
+        return self.units_.prediction(x, posterior.mean(x), noise).mean
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draws of new observations, noise included, jointly at (m, d) points: (m, n_samples).
+
+        They are posterior functions plus noise. Where `n_samples` is more than there are functions, they are exact
+        draws if the fit was exact (up to 4,096 rows), and an error otherwise.
+        """
+        posterior, x = self._ready(X)
+        values = draw_observations(posterior, x, n_samples, check_random_state(random_state))
+        return self.units_.outputs(values, x).T
+
+    def sample_functions(self) -> Callable[[Any], np.ndarray]:
+        """The posterior functions, without noise: a callable from (m, d) points to (n_samples, m) values."""
+        check_is_fitted(self)
+        frozen = copy.copy(self)  # later fits and updates make other functions
+
+        def functions(X: Any) -> np.ndarray:
+            posterior, x = frozen._ready(X)
+            return frozen.units_.outputs(posterior.samples(x), x)
+
+        return functions
+
+    @property
+    def X_offset_(self) -> np.ndarray:
+        """Where inputs are centred."""
+        return self.units_.x_offset
+
+    @property
+    def y_offset_(self) -> float:
+        """The mean of the (transformed) targets."""
+        return self.units_.y_offset
+
+    @property
+    def y_scale_(self) -> float:
+        """The standard deviation of the (transformed) targets."""
+        return self.units_.y_scale
+
+    @property
+    def warp_(self) -> Warp:
+        """The monotone function of y that is modelled."""
+        return self.units_.warp
+
+    def _ready(self, X: Any) -> tuple[Posterior, np.ndarray]:
+        """The posterior and centred inputs."""
+        check_is_fitted(self)
+        if self.encoding_ is not None:
+            X = encode(X, self.encoding_)
+        else:
+            X = validate_data(self, X, dtype=DTYPES, order="C", reset=False)
+        return self.posterior_, self.units_.inputs(X)
