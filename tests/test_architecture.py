@@ -32,7 +32,7 @@ FLOW = {
     "around": ("distributed", "io", "metrics", "plots"),
     "data sets": ("data",),
     "botorch": ("botorch",),
-    "table": ("data.shares", "data.smiles", "tablemodel", "tablefit", "report", "cli"),
+    "table": ("advice", "data.shares", "data.smiles", "tablemodel", "tablefit", "report", "cli"),
     "front door": ("__init__", "__main__"),
 }
 PLACES = list(FLOW)
@@ -49,7 +49,7 @@ OPEN = {
     ("thompson", "io"): "a sampler saves itself, and io knows every class that a file may hold",
 }
 NOT_CORE = (
-    *("tablefit", "tablemodel", "report", "cli", "botorch", "solvers.descent"),
+    *("advice", "tablefit", "tablemodel", "report", "cli", "botorch", "solvers.descent"),
     *(f"data.{name}" for name in ("tables", "columns", "encoding", "levels", "smiles", "shares")),
     *(f"data.{name}" for name in ("uci", "download", "large", "molecules", "synthetic")),
 )

@@ -91,7 +91,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
     finished_ : bool
         False if a limit or Ctrl-C ended the fit early.
     message_ : str
-        What was done, in words; also `print(regressor.report())`.
+        What was done, in words; `decisions_` are sentences about y. Also `print(regressor.report())`.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         model, self.interrupted_ = self._start(start), False
         posterior = self._learn(model, condition, watcher) if self.learn else self._take_as_given(model, condition)
         copies = f"{given - len(y):,} rows are copies of others and count once." if given > len(y) else ""
-        self.message_: str = " ".join(filter(None, [self.message_, said, trend, copies]))
+        self.decisions_ = tuple(filter(None, [said, trend, copies]))
         self._conclude(posterior, condition, self.checkpoint)
         if watcher:
             watcher.end()
@@ -195,7 +195,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         check_is_fitted(self)
         model = f"Kernel {self.kernel_!r}, noise variance {self.noise_:.4g}, mean {self.mean_:.4g}."
         solution = self.posterior_.report_solution(unit=self.y_scale_)
-        return "\n".join([self.posterior_.report_size(), model, self.message_, *solution])
+        return "\n".join([self.posterior_.report_size(), model, self.message_, *self.decisions_, *solution])
 
     @property
     def _is_free(self) -> bool:

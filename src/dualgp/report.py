@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from dualgp import __version__, plots
-from dualgp.tablemodel import TableModel, fitted_data, readable
+from dualgp.advice import advise, fifths, readable
+from dualgp.tablemodel import TableModel
 from dualgp.warps import Prediction, scores
 
 MOST_SLICES = 6
@@ -63,20 +64,8 @@ def _summary(model: TableModel) -> str:
     return f"<p>{'<br>'.join(lines)}</p>" + (f"<ul>{notes}</ul>" if notes else "")
 
 
-def _checked(model: TableModel, held_out: Any) -> tuple[Prediction, np.ndarray, str] | None:
-    """Predictions of rows that they were made without, the truth, and which rows these are."""
-    regressor, posterior = model.regressor, model.regressor.posterior_
-    if held_out is not None:
-        table, y = model.complete(held_out)
-        return model.distribution(table), y, f"{table.num_rows:,} held-out rows"
-    if not posterior.is_exact and posterior.num_samples <= 2:
-        return None
-    prediction = regressor.units_.prediction(np.asarray(posterior.x), *posterior.leave_one_out())
-    return prediction, fitted_data(regressor)[1], "each fitted row predicted from all the others"
-
-
 def _accuracy(model: TableModel, held_out: Any) -> list[str]:
-    checked = _checked(model, held_out)
+    checked = model.check(held_out)
     if checked is None:
         return [_note("Without posterior functions there are no error bars to check. Pass held-out data.")]
     prediction, y, what = checked
@@ -100,8 +89,21 @@ def _accuracy(model: TableModel, held_out: Any) -> list[str]:
             "On the diagonal, bands contain as many observations as they promise. Above it they are too wide, below it "
             "too narrow. The grey area is what chance allows."
         ),
+        _fifths(model, y, prediction),
         _baselines(model, held_out) if held_out is not None else "",
     ]
+
+
+def _fifths(model: TableModel, y: np.ndarray, prediction: Prediction) -> str:
+    """Whether bands are honest for small and for large predictions."""
+    rows = "".join(
+        f"<tr><td>{readable(low)} to {readable(high)}</td><td>{readable(rmse)}</td><td>{100 * coverage:.1f} %</td></tr>"
+        for low, high, coverage, rmse in fifths(y, prediction)
+    )
+    head = f"<tr><th>predicted {html.escape(str(model.encoding.target))}</th><th>RMSE</th><th>90 % band</th></tr>"
+    table = f'<div class="wide"><table>{head}{rows}</table></div>' if rows else ""
+    advice = advise(y, prediction, model.encoding.target)
+    return table + (f"<p>{html.escape(advice)}</p>" if advice else "")
 
 
 def _baselines(model: TableModel, held_out: Any) -> str:

@@ -74,6 +74,22 @@ class TableModel:
         found = {"dualgp": ours, "ridge regression": ridge, "mean of the data": average}
         return {name: scores(y, prediction) for name, prediction in found.items()}
 
+    def check(self, held_out: Any = None) -> tuple[Prediction, np.ndarray, str] | None:
+        """Predictions of rows that they were made without, the truth, and which rows these are.
+
+        Without held-out rows each fitted row is predicted from all others; None if there are no functions to do it.
+        """
+        regressor, posterior = self.regressor, self.regressor.posterior_
+        if held_out is not None:
+            table, y = self.complete(held_out)
+            return self.distribution(table), y, f"{table.num_rows:,} held-out rows"
+        if not posterior.is_exact and posterior.num_samples <= 2:
+            return None
+        prediction = regressor.units_.prediction(
+            fitted_data(regressor)[0] - regressor.X_offset_, *posterior.leave_one_out()
+        )
+        return prediction, fitted_data(regressor)[1], "each fitted row predicted from all the others"
+
     def complete(self, source: Any) -> tuple[Any, np.ndarray]:
         """The rows of a table that have a target and all that a prediction needs, and their targets."""
         table = self.table(source)
@@ -145,14 +161,6 @@ def quantile_names(quantiles: Sequence[float]) -> list[str]:
     if len(set(names)) < len(names):
         raise ValueError(f"Quantiles must differ, got {', '.join(map(str, quantiles))}.")
     return names
-
-
-def readable(value: float, digits: int = 4) -> str:
-    """A number with so many digits, written out unless it is very large or very small."""
-    if value == 0 or not 1e-4 <= abs(value) < 1e9:
-        return f"{value:.{digits}g}"
-    places = max(0, digits - 1 - int(np.floor(np.log10(abs(value)))))
-    return f"{value:,.{places}f}"
 
 
 def _ridge(x: np.ndarray, y: np.ndarray, x_new: np.ndarray) -> Prediction:

@@ -72,21 +72,21 @@ class Warp:
         return slope - np.log(self.scale)
 
 
-def _yeo_johnson(u: np.ndarray, power: float) -> np.ndarray:
+def _yeo_johnson(u: Any, power: float) -> Any:
     """((1 + u)^p - 1) / p where u is positive, and the same of -u with 2 - p where it is not, turned round."""
     return np.where(u >= 0, _box_cox(np.maximum(u, 0.0), power), -_box_cox(np.maximum(-u, 0.0), 2.0 - power))
 
 
-def _inverse_yeo_johnson(z: np.ndarray, power: float) -> np.ndarray:
+def _inverse_yeo_johnson(z: Any, power: float) -> Any:
     up, down = _inverse_box_cox(np.maximum(z, 0.0), power), _inverse_box_cox(np.maximum(-z, 0.0), 2.0 - power)
     return np.where(z >= 0, up, -down)
 
 
-def _box_cox(u: np.ndarray, power: float) -> np.ndarray:
+def _box_cox(u: Any, power: float) -> Any:
     return np.log1p(u) if power == 0 else np.expm1(power * np.log1p(u)) / power
 
 
-def _inverse_box_cox(z: np.ndarray, power: float) -> np.ndarray:
+def _inverse_box_cox(z: Any, power: float) -> Any:
     return np.expm1(z) if power == 0 else np.expm1(np.log1p(power * z) / power)
 
 
