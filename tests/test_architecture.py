@@ -29,7 +29,7 @@ FLOW = {
         *("choices", "conditioning", "estimator", "frames", "predicting", "preparing", "units", "warps", "watcher"),
         "data.fingerprints",
     ),
-    "around": ("distributed", "io", "metrics", "plots"),
+    "around": ("distributed", "effects", "io", "metrics", "plots"),
     "data sets": ("data",),
     "botorch": ("botorch",),
     "table": ("advice", "data.shares", "data.smiles", "tablemodel", "tablefit", "report", "cli"),

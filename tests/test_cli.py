@@ -271,7 +271,7 @@ def test_a_model_of_several_kernels_has_a_report(tmp_path):
     frame = pandas.DataFrame({"a": np.linspace(0, 1, 50), "y": np.linspace(0, 1, 50) ** 2})
     model = fit_table(frame, "y", kernel=dg.RBF() + dg.Matern32(), random_state=0)
     page = make_report(model, frame)
-    assert "Along each input" in page and "What matters" not in page
+    assert "Along each column" in page and "What matters" in page
 
 
 def test_predictions_are_compressed_as_their_name_says(folder):

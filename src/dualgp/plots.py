@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualgp._checks import check_targets
+from dualgp.effects import effect, importances
 from dualgp.estimator import GPRegressor
 from dualgp.posterior import Posterior
 from dualgp.units import Units
@@ -142,6 +143,36 @@ def slice_through(
             axes.plot(along, view.functions(line)[:num_functions].T, color=RED, lw=0.8, alpha=0.7)
         axes.plot(along, mean, color=DARK, lw=1.8)
     axes.set(xlabel=name or view.names[dimension], ylabel="f")
+    return axes
+
+
+def importance(
+    regressor: GPRegressor, X: Any = None, y: Any = None, *, most: int = 20, axes: Axes | None = None
+) -> Axes:
+    """How much larger the error is when a column is shuffled, on rows kept aside (or else the fitted ones)."""
+    found = list(importances(regressor, X, y).items())[:most][::-1]
+    axes = _axes(axes)
+    axes.barh([name for name, _ in found], [max(value, 0.0) for _, value in found], color=BLUE)
+    axes.set(xlabel="more RMSE when it is shuffled", title="What matters")
+    return axes
+
+
+def effect_of(regressor: GPRegressor, column: str, *, axes: Axes | None = None) -> Axes:
+    """The average prediction along a column, or at each value of a text column; shaded for half of the rows."""
+    found = effect(regressor, column)
+    axes = _axes(axes)
+    if found.is_text:
+        places = np.arange(len(found.mean))
+        axes.errorbar(
+            found.mean, places, xerr=[found.mean - found.low, found.high - found.mean], fmt="o", color=DARK, ecolor=BLUE
+        )
+        axes.set_yticks(places, [str(value) for value in found.values])
+        axes.set(title=column)
+        return axes
+    axes.fill_between(found.values, found.low, found.high, color=BLUE, alpha=0.22, lw=0)
+    axes.plot(found.values, found.mean, color=DARK, lw=1.8)
+    axes.set(xlabel=column)
+    axes.tick_params(axis="x", rotation=30 if np.asarray(found.values).dtype.kind == "M" else 0)
     return axes
 
 

@@ -38,7 +38,7 @@ class Predicting:
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be asked for.")
         if not (return_std or return_cov or quantiles is not None):
-            return self._mean(X)
+            return self.mean_at(self._ready(X)[1])
         prediction = self.distribution(X, noise=noise)
         if quantiles is not None:
             return prediction.quantiles(quantiles)
@@ -52,25 +52,31 @@ class Predicting:
 
     def distribution(self, X: Any, *, noise: bool = True) -> Prediction:
         """The distribution of new observations (or with `noise=False` of the function): mean, median, quantiles."""
-        posterior, x = self._ready(X)
-        if not posterior.has_std:
+        return self._distribution_at(self._ready(X)[1], noise)
+
+    def _distribution_at(self, x: np.ndarray, noise: bool = True) -> Prediction:
+        """The same at centred inputs."""
+        if not self.posterior_.has_std:
             raise ValueError(
                 "Error bars come from posterior functions, and there are none. Fit with n_samples=64, say."
             )
-        mean, std = posterior.predict(x, noise=noise)
+        mean, std = self.posterior_.predict(x, noise=noise)
         if self.encoding_ is not None:
             std = np.sqrt(np.asarray(std, np.float64) ** 2 + self.encoding_.doubt(x + self.units_.x_offset))
         return self.units_.prediction(x, mean, std)
 
-    def _mean(self, X: Any) -> np.ndarray:
-        """Means, without error bars where they are not needed."""
-        posterior, x = self._ready(X)
+    def mean_at(self, x: np.ndarray) -> np.ndarray:
+        """Means at centred inputs, without error bars where they are not needed."""
         if self.warp_.kind == "none":
-            return self.units_.outputs(posterior.mean(x), x)
-        if posterior.has_std:
-            return self.distribution(X).mean
-        noise = np.full(len(x), np.sqrt(float(posterior.model.noise)))
-        return self.units_.prediction(x, posterior.mean(x), noise).mean
+            return self.units_.outputs(self.posterior_.mean(x), x)
+        if self.posterior_.has_std:
+            return self._distribution_at(x).mean
+        noise = np.full(len(x), np.sqrt(float(self.posterior_.model.noise)))
+        return self.units_.prediction(x, self.posterior_.mean(x), noise).mean
+
+    def inputs_of(self, X: Any) -> np.ndarray:
+        """The centred inputs of the posterior for rows like those that it was fitted to."""
+        return self._ready(X)[1]
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws of new observations, noise included, jointly at (m, d) points: (m, n_samples).

@@ -14,6 +14,7 @@ import numpy as np
 
 from dualgp import __version__, plots
 from dualgp.advice import advise, fifths, readable
+from dualgp.effects import importances
 from dualgp.tablemodel import TableModel
 from dualgp.warps import Prediction, scores
 
@@ -46,7 +47,7 @@ def make_report(model: TableModel, held_out: Any = None) -> str:
     held_out = None if held_out is None else model.table(held_out)
 
     with matplotlib.rc_context({"font.size": 11}):
-        parts = [_summary(model), *_accuracy(model, held_out), *_inputs(model), *_solution(model)]
+        parts = [_summary(model), *_accuracy(model, held_out), *_inputs(model, held_out), *_solution(model)]
     title = f"{html.escape(str(model.encoding.target))}: a Gaussian process on {model.regressor.posterior_.n:,} rows"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -116,39 +117,33 @@ def _baselines(model: TableModel, held_out: Any) -> str:
     return f'<div class="wide"><table>{head}{rows}</table></div>'
 
 
-def _inputs(model: TableModel) -> list[str]:
-    names, order, parts = model.encoding.inputs, np.arange(len(model.encoding.inputs)), []
-    if hasattr(model.regressor, "lengthscale_"):
-        order = np.argsort(plots.relevances(model.regressor))[::-1]
-        height = 1.2 + 0.3 * min(len(names), 20)
-        parts = [
-            "<h2>What matters?</h2>",
-            _figure(lambda axes: plots.relevance(model.regressor, names=names, axes=axes), (5.6, height)),
-            _note(
-                "An input matters if its values spread over many of its lengthscales. This is about wiggliness: an "
-                "input with a purely linear effect has a long lengthscale and a short bar."
-            ),
-        ]
-    if not model.regressor.kernel_.is_stationary:
-        return parts  # fingerprints: a column by itself means nothing
-    if not model.regressor.posterior_.has_std:
-        return parts  # no error bars to draw
+def _inputs(model: TableModel, held_out: Any) -> list[str]:
+    regressor = model.regressor
+    if not regressor.kernel_.is_stationary:
+        return []  # fingerprints: a column by itself means nothing
+    rows = (None, None) if held_out is None else model.complete(held_out)
+    found = importances(regressor, *rows)
+    height = 1.2 + 0.3 * min(len(found), 20)
 
-    def slice_of(dimension: int) -> str:
+    def effect_of(name: str) -> str:
         def draw(axes: Any) -> None:
-            plots.slice_through(model.regressor, dimension, name=names[dimension], axes=axes)
-            axes.set_ylabel(model.encoding.target)
+            plots.effect_of(regressor, name, axes=axes)
+            axes.set_xlabel(model.encoding.target) if axes.get_title() else axes.set_ylabel(model.encoding.target)
 
         return _figure(draw, (4.2, 3))
 
     return [
-        *parts,
-        "<h2>Along each input</h2>",
-        f'<div class="slices">{"".join(slice_of(int(dimension)) for dimension in order[:MOST_SLICES])}</div>',
+        "<h2>What matters?</h2>",
+        _figure(lambda axes: plots.importance(regressor, *rows, axes=axes), (5.6, height)),
         _note(
-            "The strongest inputs, one at a time; all others stay at their medians. Dark: the mean. Blue: 90 % of "
-            "where the function may be, noise not included. Red: functions drawn from the posterior, each a possible "
-            "truth."
+            "How much larger the typical error becomes when a column is shuffled. Two columns that say the same seem "
+            "to matter less than they do, because each stands in for the other."
+        ),
+        "<h2>Along each column</h2>",
+        f'<div class="slices">{"".join(effect_of(name) for name in list(found)[:MOST_SLICES])}</div>',
+        _note(
+            "The columns that matter most, one at a time: the average prediction over some rows of the table with this "
+            "column set to each value. Half of the rows are within the shaded part or the bar."
         ),
     ]
 
