@@ -49,11 +49,11 @@ OPEN = {
     ("thompson", "io"): "a sampler saves itself, and io knows every class that a file may hold",
 }
 NOT_CORE = (
-    *("advice", "tablefit", "tablemodel", "report", "cli", "botorch", "solvers.descent"),
+    *("advice", "effects", "frames", "tablefit", "tablemodel", "report", "cli", "botorch", "solvers.descent"),
     *(f"data.{name}" for name in ("tables", "columns", "encoding", "levels", "smiles", "shares")),
     *(f"data.{name}" for name in ("uci", "download", "large", "molecules", "synthetic")),
 )
-MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 6660, 350, 33
+MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 6625, 350, 33
 
 
 def is_in(module: str, package: str) -> bool:

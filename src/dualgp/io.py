@@ -201,7 +201,7 @@ def _as_version_2(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _as_regressor(fields: dict[str, Any]) -> GPRegressor:
     parameters = {name: fields.pop(name) for name in GPRegressor().get_params(deep=False) if name in fields}
-    if "units_" not in fields:  # written before targets could be transformed
+    if "X_offset_" in fields:  # written before targets could be transformed
         units = Units(*(fields.pop(name) for name in ("X_offset_", "y_offset_", "y_scale_")))
         fields |= {"units_": units, "encoding_": None, "decisions_": ()}
     regressor = GPRegressor(**parameters)
