@@ -155,3 +155,29 @@ def test_a_trend_that_does_not_help_is_not_taken():
     x = x - x.mean(axis=0)
     slopes = choose_trend(standard_model(x, None), x, (y - y.mean()) / y.std(), 0.0)
     np.testing.assert_allclose(slopes[1:] * y.std(), 3.0 * np.linspace(-1, 1, 15)[1:], atol=0.15)
+
+
+def test_a_fit_without_time_keeps_the_floor_and_is_not_learned_twice(monkeypatch):
+    import jax
+
+    from dualgp import conditioning
+    from dualgp.learning import Learned
+    from dualgp.solvers.stopping import Deadline
+
+    calls = []
+
+    def hasty(model, x, y, **run):
+        calls.append(run)
+        late = dg.GaussianProcess(model.kernel, 1e-4)
+        return Learned(late, late.condition(x, y, num_samples=0), (), "Late.", finished=False)
+
+    monkeypatch.setattr(conditioning, "learn", hasty)
+    x = np.linspace(0, 1, 50)[:, None]
+    condition = conditioning.Conditioning(x, np.sin(9 * x[:, 0]), jax.random.key(0), Deadline(1.0), {}, 0.01)
+    learned = condition.learn(dg.GaussianProcess(dg.Matern32(), 0.1), (), "file")
+    assert float(learned.model.noise) == 0.01 and learned.posterior is None and len(calls) == 1
+
+
+def test_a_noise_at_its_floor_is_said():
+    x = np.linspace(0, 1, 100)[:, None]
+    assert "The noise is at its floor" in dg.GPRegressor(random_state=0).fit(x, np.sin(7 * x[:, 0])).report()

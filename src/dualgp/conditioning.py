@@ -13,18 +13,19 @@ from dualgp._random import subkey
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.learning import Learned, learn
+from dualgp.learning.parameters import LEAST_NOISE
 from dualgp.posterior import Posterior
 from dualgp.solvers import DivergenceWarning
 from dualgp.solvers.stopping import Deadline
 
-AT_FLOOR = "The noise is at its floor, that of rounded targets."
+AT_FLOOR = "The noise is at its floor: that of rounding, or a millionth of the variance."
 
 
 @dataclass(frozen=True, eq=False)
 class Conditioning:
     """What a fit conditions models on and how: data, randomness, a deadline, and further settings of `condition`.
 
-    `noise_floor`: a variance that learning must not go below.
+    `noise_floor`: a variance that learning must not go below, relative to that of the targets.
     """
 
     x: Any
@@ -42,14 +43,19 @@ class Conditioning:
             return model.condition(self.x, self.targets, **run)
 
     def learn(self, model: GaussianProcess, fixed: Sequence[str], checkpoint: Any, watch: Any = None) -> Learned:
-        """A better model, from `model` on, with a noise that is not below the floor."""
+        """A better model, from `model` on, with a noise that is not below the floor; it is said where it is there."""
         run = {"key": subkey(self.key, "learn"), "max_seconds": self.deadline, "checkpoint": checkpoint}
         run |= self.settings | ({} if watch is None else {"progress": watch})
         learned = learn(model, self.x, self.targets, fixed=fixed, **run)
-        if "noise" in fixed or float(learned.model.noise) >= self.noise_floor:
+        noise, least = float(learned.model.noise), LEAST_NOISE * float(np.var(self.targets))
+        if "noise" in fixed or noise >= max(self.noise_floor, 1.01 * least):
             return learned
+        if noise >= self.noise_floor:
+            return replace(learned, message=f"{learned.message} {AT_FLOOR}")
         model = replace(learned.model, noise=np.asarray(self.noise_floor))
-        learned = learn(model, self.x, self.targets, fixed=(*fixed, "noise"), **run)
+        if not learned.finished:  # there is no time to learn the rest again
+            return replace(learned, model=model, posterior=None)
+        learned = learn(model, self.x, self.targets, fixed=(*fixed, "noise"), **run | {"checkpoint": None})
         return replace(learned, message=f"{learned.message} {AT_FLOOR}")
 
 
