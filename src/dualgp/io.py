@@ -30,13 +30,14 @@ from dualgp.gp import GaussianProcess
 from dualgp.kernels import base, features, hashes
 from dualgp.operators.cross import CrossProduct
 from dualgp.operators.layout import Local, writes
-from dualgp.posterior import ExactPosterior, LeftOut, Posterior, SampledPosterior
+from dualgp.posterior import AllRows, ExactPosterior, Posterior, SampledPosterior
 from dualgp.posterior.prior import PriorPaths
 from dualgp.solvers import Result, Solution, descent, preconditioners
 from dualgp.solvers.base import Trace
+from dualgp.solvers.validation import Score
 from dualgp.thompson import ThompsonState
 
-FORMAT, VERSION = "dualgp", 2
+FORMAT, VERSION = "dualgp", 3
 # Classes of the table application, an application of this module, and where they are: imported when a file has one.
 TABLE = {
     "Column": "dualgp.data.encoding",
@@ -87,8 +88,8 @@ def _package_class(name: str) -> type | None:
 @cache
 def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
-    found = [ExactPosterior, SampledPosterior, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace, Result]
-    found += [GPRegressor, ThompsonState]
+    found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace]
+    found += [Result, Score, GPRegressor, ThompsonState]
     for module in (kernels, base, features, hashes, solvers, descent, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
@@ -140,7 +141,7 @@ def _fields(value: Any) -> dict[str, Any] | None:
             "devices": None,
         }
         return kept | changes
-    if isinstance(value, Trace):
+    if isinstance(value, Trace | Score):
         return value._asdict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):  # equinox modules are dataclasses too
         return {
@@ -182,9 +183,12 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -
     if cls is CrossProduct:  # on the device once, not at every prediction
         x, weights = (jnp.asarray(fields[name]) for name in ("x", "weights"))
         return CrossProduct(fields["kernel"], x, weights, Local(len(x)))
+    if cls is AllRows:
+        return AllRows(jnp.asarray(fields["x"]), fields["places"], Local(len(fields["x"])))
     if issubclass(cls, Posterior):
-        fields["targets"] = jnp.asarray(fields["targets"])
-        fields["left_out"] = None if fields["left_out"] is None else LeftOut(*fields["left_out"])
+        fields.pop("left_out", None)  # rows without weights, in files of version 2
+        for name in ("targets", "residuals"):
+            fields[name] = None if fields.get(name) is None else jnp.asarray(fields[name])
     return cls(**fields)
 
 
@@ -193,7 +197,7 @@ def _as_version_2(fields: dict[str, Any]) -> dict[str, Any]:
     kept = {name: fields[name] for name in ("model", "targets", "prior", "solution")}
     far = {"kernel": fields["model"]["fields"]["kernel"], "x": fields["x"], "weights": fields["weights"]}
     is_exact = fields["solution"]["fields"]["factor"] is not None
-    fields = kept | {"far": {"class": "CrossProduct", "fields": far}, "dtype": "float64", "left_out": None}
+    fields = kept | {"far": {"class": "CrossProduct", "fields": far}, "dtype": "float64"}
     return {"class": "ExactPosterior" if is_exact else "SampledPosterior", "fields": fields}
 
 

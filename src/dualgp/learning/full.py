@@ -111,7 +111,13 @@ class FullData(Method):
         """A solve that is good enough for a gradient."""
         is_small, mesh = problem.n <= policy.SOLVE_EXACTLY_UP_TO, problem.last_solve.mesh
         solver = "auto" if is_small else BlockDescent(tol=LOOSE, max_passes=self.passes)
-        settings = {"solver": solver, "num_samples": self.num_samples, "mesh": mesh, "all_rows": True}
+        settings = {
+            "solver": solver,
+            "num_samples": self.num_samples,
+            "mesh": mesh,
+            "num_far": problem.n,
+            "neighbours": 0,
+        }
         posterior = _condition(problem, Position(vector, weights), key, settings).gathered()
         if posterior.solution.result is Result.INTERRUPTED:
             raise Stop(Ending.INTERRUPTED)

@@ -119,7 +119,7 @@ class KernelOperator(Operator):
             if kept is not None:
                 return kept[index].T @ u
             block = lambda rows: tiled_product(kernel, x[rows], points, u, self.careful)  # noqa: E731
-            return in_row_blocks(block, x.shape[0], u.shape[1], u.dtype)
+            return in_row_blocks(block, x.shape[0], u.shape[1], u.dtype, policy.tile_width(u.shape[0]))
 
         specs = (EVERYWHERE, (layout.columns, layout.rows, EVERYWHERE), EVERYWHERE, EVERYWHERE)
         source = (None, self.x, self._points(index)) if self.kept is None else (self.kept, None, None)

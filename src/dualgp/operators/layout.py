@@ -90,6 +90,10 @@ class Local:
         """The value that decisions are made by: of many processes, the first one's."""
         return value
 
+    def stack(self, array: np.ndarray) -> np.ndarray:
+        """The arrays of all processes, of one shape, stacked."""
+        return array[None]
+
     def map_shards(self, function: Callable, specs: Any, out: Any) -> Callable:
         """`function` of each device's shards of its arguments."""
         return function
@@ -221,6 +225,9 @@ class Sharded:
 
     def agree(self, value: float) -> float:
         return agree(value)
+
+    def stack(self, array: np.ndarray) -> np.ndarray:
+        return array[None] if self.is_alone else np.asarray(multihost_utils.process_allgather(array))
 
     def map_shards(self, function: Callable, specs: Any, out: Any) -> Callable:
         # Sums over tiles start from zeros that are the same everywhere, which the check of varying values refuses.

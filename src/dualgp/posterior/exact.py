@@ -26,7 +26,7 @@ class ExactPosterior(Posterior):
 
     @property
     def is_exact(self) -> bool:
-        return self.left_out is None
+        return True
 
     def predict(self, x: Any, *, noise: bool = False) -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
         if is_traced(x):
@@ -50,7 +50,7 @@ class ExactPosterior(Posterior):
         targets, weights = (np.asarray(array)[:, 0].astype(np.float64) for array in (self.targets, self.weights))
         root, _ = lapack.dtrtri(np.asarray(self.solution.factor), lower=1)
         inverse_q = 1.0 / np.einsum("ij,ij->j", np.tril(root), np.tril(root))
-        return self._with_left_out(float(self.model.mean) + targets - weights * inverse_q, np.sqrt(inverse_q))
+        return float(self.model.mean) + targets - weights * inverse_q, np.sqrt(inverse_q)
 
     @in_wide
     def _variance(self, x: Any) -> Float[np.ndarray, " m"]:
@@ -64,7 +64,7 @@ class ExactPosterior(Posterior):
 
     def _explained(self, x: Any) -> Float[np.ndarray, " m"]:
         variance = np.asarray(self.model.kernel.diagonal(self._points(x)), np.float64)
-        return np.maximum(variance - self._variance(x), 0.0) if self.is_exact else variance
+        return np.maximum(variance - self._variance(x), 0.0)
 
     def _points(self, x: Any) -> Float[np.ndarray, "m d"]:
         return np.asarray(self.model.kernel.points(x, "x", self.d), np.float64)

@@ -49,19 +49,29 @@ def solve(
     - `progress`: show a progress bar.
     """
     refuse_traced("solve", operator, b)
-    solver, deadline = as_solver(solver), as_deadline(max_seconds)
-    if max_passes is not None and not max_passes > 0:
-        raise ValueError(f"max_passes must be positive, got {max_passes!r}. Leave it out for no limit.")
-    columns = _as_columns(b, operator, "b")
     resume, start = (start, start.weights) if isinstance(start, Solution) else (None, start)
-    start = None if start is None else _as_columns(start, operator, "start")
+    limits: dict[str, Any] = {"deadline": as_deadline(max_seconds), "max_passes": max_passes}
+    run = Run(key, start=start, resume=resume, checkpoint=checkpoint, progress=progress, **limits)
+    return solve_run(operator, b, as_solver(solver), run)
+
+
+def solve_run(operator: Operator, b: Any, solver: Solver, run: Run) -> Solution:
+    """`solve` with everything that belongs to one run in one place."""
+    if run.max_passes is not None and not run.max_passes > 0:
+        raise ValueError(f"max_passes must be positive, got {run.max_passes!r}. Leave it out for no limit.")
+    columns = _as_columns(b, operator, "b")
+    start, residual = (
+        None if array is None else _as_columns(array, operator, "start") for array in (run.start, run.start_residual)
+    )
     if start is not None and start.shape != columns.shape:
         raise ValueError(f"start has shape {start.shape}, but b has {columns.shape}. Pass weights in the shape of b.")
-    scale = _power_of_two_scale(columns)
+    scale, validation = _power_of_two_scale(columns), run.validation
     is_scaled = bool((scale != 1).any())  # a product with ones takes time to compile
     if is_scaled:
-        columns, start = columns / scale, None if start is None else start / scale
-    solution = solver.run(operator, columns, Run(key, start, resume, deadline, max_passes, checkpoint, progress))
+        columns, start, residual = (None if array is None else array / scale for array in (columns, start, residual))
+        validation = None if validation is None else replace(validation, scale=scale.astype(np.float64))
+    run = replace(run, start=start, start_residual=residual, validation=validation)
+    solution = solver.run(operator, columns, run)
 
     def give_back(array: AnyArray) -> AnyArray:
         array = array * scale if is_scaled else array
