@@ -46,8 +46,8 @@ DTYPES = [np.float64, np.float32, np.uint8]  # X of these is taken as it is; oth
 class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     """Gaussian process regression on all of the data.
 
-    Inputs and targets may have any scale. Up to 4,096 rows the answer is exact; beyond, it is found by iterations that
-    stop when the equations hold to `tol`, and standard deviations come from `n_samples` posterior functions.
+    Inputs and targets may have any scale. Up to 4,096 rows the answer is exact. Beyond, predictions have a far field,
+    by iterations on all rows or on some, and a near field of the nearest of all rows.
 
     Parameters
     ----------
@@ -60,10 +60,10 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     learn : bool
         Whether to learn the kernel's parameters (and the noise, and a constant mean) from the data.
     n_samples : int
-        Posterior functions. 64 know a standard deviation to 9 %. 0 is allowed: then there are only means, and exact
-        standard deviations up to 4,096 rows.
-    tol : float
-        The relative residual that solver="auto" stops at.
+        Posterior functions, as `sample_y` and `sample_functions` return. They also make standard deviations sharper.
+    tol : float or None
+        The relative residual that solver="auto" stops at. None stops when another pass over the data no longer
+        improves predictions of rows kept aside.
     max_seconds : float or None
         Stop about then with what there is. Error bars of an unfinished solve are wider, not narrower.
     checkpoint : path or None
@@ -90,6 +90,9 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         centred where the kernel depends on differences only.
     finished_ : bool
         False if a limit or Ctrl-C ended the fit early.
+    validation_ : Score or None
+        RMSE, log density and coverage of the 90 % band of rows that were kept aside while it was solved, in the units
+        of y; None where that was not done, as up to 4,096 rows.
     message_ : str
         What was done, in words; also `print(regressor.report())`.
     """
@@ -101,8 +104,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         noise=None,
         solver="auto",
         learn=True,
-        n_samples=64,
-        tol=1e-2,
+        n_samples=16,
+        tol=None,
         max_seconds=None,
         checkpoint=None,
         devices=None,
@@ -299,6 +302,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         self.kernel_: Kernel = rescaled(model.kernel, units)
         self.noise_ = float(model.noise) * units
         self.mean_ = float(self._outputs(float(model.mean)))
+        score = posterior.solution.validation
+        self.validation_ = None if score is None else score.in_units(self.y_scale_)
         lengthscale = getattr(model.kernel, "lengthscale", None)
         self.__dict__.pop("lengthscale_", None)  # of an earlier fit with another kernel
         if lengthscale is not None:

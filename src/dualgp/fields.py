@@ -13,7 +13,7 @@ from dualgp._arrays import on_device
 from dualgp._checks import check_key
 from dualgp._random import generator, subkey
 from dualgp._types import Columns, RandomKey
-from dualgp.budget import choose_num_far, over_rows
+from dualgp.budget import FEWEST_ROWS, choose_num_far, over_rows
 from dualgp.operators import KernelOperator, policy
 from dualgp.operators.cross import CrossProduct, evaluate
 from dualgp.operators.layout import Local
@@ -84,8 +84,9 @@ def condition(
         num_far = choose_num_far(data.operator, data.prior, solver, run, fewest)
         if 0 < num_far < n and alone is not None and known is None and not _is_far_worthwhile(data, validation, alone):
             num_far = 0
-    if num_far == 0:
+    if num_far == 0 and data.sizes:
         return _neighbours_alone(data, run, alone)
+    num_far = num_far or min(n, FEWEST_ROWS)
     if num_far == n:
         return _solve_all(data, solver, replace(run, validation=validation), known)
     return _solve_some(data, solver, run, num_far, validation, known)
@@ -151,7 +152,7 @@ def _neighbours_alone(data: Data, run: Run, score: Score | None) -> Posterior:
     solution = Solution(
         weights=np.zeros((0, data.num_columns), data.operator.dtype),
         result=Result.CONVERGED,
-        message=_message_alone(score, _best_size(data.sizes, score)),
+        message=f"No far field: predictions by the {_best_size(data.sizes, score)} nearest rows.",
         residual=ones,
         residual_upper=ones,
         steps=0,
@@ -201,7 +202,8 @@ def over_all_rows(
     residual = norms(residuals) / column_norms(targets)
     message = f"Far weights for {num_far:,} random rows of {n:,}, the near field for all. {solution.message}"
     passes = solution.passes * (num_far / n) ** 2 + num_far / n
-    found = {"residual": residual, "residual_upper": residual, "residuals": None, "validation": score}
+    found: dict[str, Any] = {"residual": residual, "residual_upper": residual, "validation": score}
+    found |= {"residuals": None, "factor": None, "state": None}
     return replace(solution, message=message, passes=passes, **found)
 
 
@@ -247,8 +249,3 @@ def _best_size(sizes: tuple[int, ...], score: Score | None) -> int:
     if score is not None:
         return score.neighbours
     return policy.DEFAULT_NEIGHBOURS if len(sizes) > 1 else sum(sizes)
-
-
-def _message_alone(score: Score | None, neighbours: int) -> str:
-    what = f"No far field: predictions by the {neighbours} nearest rows."
-    return what if score is None else f"{what} {score.rows:,} rows kept aside: {score}."

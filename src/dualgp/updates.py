@@ -29,7 +29,7 @@ class Known:
 
     x: np.ndarray
     places: Int[np.ndarray, " places"]
-    targets: Float[np.ndarray, "n columns"]
+    targets: Float[np.ndarray, "n known"]
     weights: Float[np.ndarray, "n columns"]
     residuals: Float[np.ndarray, "n columns"] | None
     draw_key: np.ndarray | None
@@ -66,11 +66,13 @@ def gather(posterior: Posterior, x: np.ndarray, y: Float[np.ndarray, " m"], key:
 
 
 def has_room(posterior: Posterior, num_new: int) -> bool:
-    """Whether the near field can take new rows: few, or where a far field never had weights for all rows."""
-    if not posterior.neighbours:
-        return False
-    few = policy.UNSOLVED_SHARE * (posterior.n + num_new)
-    return posterior.n + num_new - posterior.num_far <= few or posterior.n + num_new > policy.FAR_ALL_UP_TO
+    """Whether the near field can take new rows: as long as few have no far weights, or if many had none before."""
+    without, n = posterior.n - posterior.num_far, posterior.n
+    many_before, few_after = (
+        without > policy.UNSOLVED_SHARE * n,
+        without + num_new <= policy.UNSOLVED_SHARE * (n + num_new),
+    )
+    return posterior.neighbours > 0 and (many_before or few_after)
 
 
 def extend_near_field(posterior: Posterior, known: Known) -> Posterior:

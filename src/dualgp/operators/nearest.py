@@ -71,7 +71,7 @@ class NearestRows:
     def read(self, near: Int[np.ndarray, "m num"], columns: AnyArray | None = None) -> np.ndarray:
         """These rows of x, or of columns that are placed like x: (m, num, d)."""
         array = self.x if columns is None else columns
-        return self.layout.read_rows(array, near.ravel()).reshape(*near.shape, -1)
+        return self.layout.read_rows(array, near.ravel()).reshape(*near.shape, array.shape[1])
 
     def _search_tree(self, points: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
         return self._tree.query(self._coordinates(points), np.arange(1, num + 1), workers=-1)
@@ -79,15 +79,16 @@ class NearestRows:
     @in_wide
     def _look_at_all(self, points: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
         dtype = np.result_type(self._own.dtype, points.dtype)  # bytes stay bytes
-        size, x = max(1, policy.SEARCH_ENTRIES // max(len(self._own), 1)), jnp.asarray(self._own)
+        size = max(1, min(policy.SEARCH_ENTRIES // max(len(self._own), 1), 1 << max(len(points) - 1, 0).bit_length()))
+        x = jnp.asarray(self._own)
         found = [(np.empty((0, num)), np.empty((0, num), np.int32))]
         for start in range(0, len(points), size):
             block = points[start : start + size].astype(dtype)
             padded = np.resize(block, (size, block.shape[1])) if len(block) < size else block
-            correlation, place = _most_correlated(self.kernel, padded, x, num)
-            found.append((-np.asarray(correlation)[: len(block)], np.asarray(place)[: len(block)]))
-        distance, place = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        return distance, place
+            correlation, places = map(np.asarray, _most_correlated(self.kernel, padded, x, num))
+            found.append((-correlation[: len(block)], places[: len(block)]))
+        distances, rows = zip(*found, strict=True)
+        return np.concatenate(distances), np.concatenate(rows)
 
 
 def nearest_inside_jit(kernel: Kernel, points: Points, x: Points, num: int) -> Int[Array, "m num"]:
@@ -104,7 +105,8 @@ def _most_correlated(
 ) -> tuple[Float[Array, "m num"], Int[Array, "m num"]]:
     """The rows x with the largest |k(point, x)| / sqrt(k(x, x)), and these."""
     size = jnp.abs(kernel(points, x))
-    return jax.lax.top_k(jax.lax.stop_gradient(size / jnp.sqrt(jnp.maximum(kernel.diagonal(x), 1e-30))), num)
+    best, place = jax.lax.top_k(jax.lax.stop_gradient(size / jnp.sqrt(jnp.maximum(kernel.diagonal(x), 1e-30))), num)
+    return best, place
 
 
 @in_wide

@@ -46,7 +46,7 @@ SEARCH_ENTRIES = 1 << 24  # kernel entries at once where nearest rows are found 
 # hardly matters where all rows have far weights (benchmarks/near_far.py).
 NEIGHBOURS, NEIGHBOURS_OF_MANY = (32, 128), (32, 64, 128, 256)
 DEFAULT_NEIGHBOURS = 128
-ROWS_ASIDE = 1024  # to see how well they are predicted; up to four times as many of large n
+ROWS_ASIDE, ROWS_ASIDE_OF_MANY = 1024, 4096  # to see how well they are predicted
 FAR_ENTRIES = 4e10  # kernel entries for the far field of a larger table, unless there is a limit: about a minute
 FAR_TRIAL = 4096  # rows that a far field is tried with before that is spent: they are solved exactly
 # An update leaves the far field as it is, and new rows to the near field, up to this share of rows without weights.

@@ -76,7 +76,8 @@ class NearField(eqx.Module):
         def values(query: tuple[Float[Array, " d"], Array]) -> NearValues:
             point, near = query
             weights, variance = weigh_neighbours(kernel, self.noise, point, x[near].astype(points.dtype))
-            return NearValues(*(weights @ array[near] for array in columns), variance)
+            correction, alone = (weights @ array[near] for array in columns)
+            return NearValues(correction, alone, variance)
 
         return jax.lax.map(values, (points, near), batch_size=self._batch)
 

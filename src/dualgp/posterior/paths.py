@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import full_precision, wide
+from dualgp._arrays import as_parameter, full_precision, wide
 from dualgp._types import AnyArray, Columns, Points
 from dualgp.operators.cross import CrossProduct, evaluate_blocks
 from dualgp.operators.tiles import sum_over_tiles
@@ -79,7 +79,7 @@ class SamplePaths(eqx.Module):
 
     def __neg__(self) -> SamplePaths:
         """The functions turned upside down: `maximise(-f, ...)` looks for minima."""
-        return replace(self._combine(lambda columns: -columns), mean=-self.mean)
+        return replace(self._combine(lambda columns: -columns), mean=as_parameter(-self.mean))
 
     def average(self) -> SamplePaths:
         """One function, the average of all."""

@@ -231,7 +231,7 @@ class Posterior(ABC):
         targets, residuals = (
             None if array is None else jnp.asarray(layout.collect(array)) for array in (self.targets, self.residuals)
         )
-        changes = {"targets": targets, "residuals": residuals, "all_rows": rows}
+        changes: dict[str, Any] = {"targets": targets, "residuals": residuals, "all_rows": rows}
         return dataclasses.replace(self, solution=solution, far=self.far.gathered(), **changes)
 
     @in_wide

@@ -61,7 +61,7 @@ class SampledPosterior(Posterior):
         it to 18 %, and a row without a weight is predicted like any new observation.
         """
         if self.neighbours:
-            near = (self.mean_predictor if self.residuals is None else self.predictor).near
+            near: Any = (self.mean_predictor if self.residuals is None else self.predictor).near
             targets, offset = self._host_targets.astype(np.float64), float(self.model.mean)
             errors, variance = leave_rows_out(near, self._spread_weights(), np.arange(self.n, dtype=np.int32))
             return offset + targets - errors, np.sqrt(variance)

@@ -41,7 +41,7 @@ def report_solution(posterior: Posterior, unit: float = 1.0) -> list[str]:
     """How well the equations were solved; `unit` is what 1 means in the data's own units."""
     solution = posterior.solution
     if not posterior.num_far:
-        return [solution.message]
+        return [solution.message, *_report_rows_aside(posterior, unit)]
     lines = [
         solution.message,
         *_report_rows_aside(posterior, unit),
@@ -64,7 +64,4 @@ def _report_rows_aside(posterior: Posterior, unit: float) -> list[str]:
     score = posterior.solution.validation
     if score is None:
         return []
-    return [
-        f"{score.rows:,} random rows, predicted while they were kept aside: RMSE {unit * score.rmse:.3g}, "
-        f"log density {score.log_density - math.log(unit):.3g}, {100 * score.coverage:.0f} % in the 90 % band."
-    ]
+    return [f"{score.rows:,} random rows, predicted while they were kept aside: {score.in_units(unit)}."]

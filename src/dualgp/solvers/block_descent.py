@@ -30,7 +30,7 @@ from jaxtyping import Array, Bool, Float, Int
 from dualgp._arrays import on_device
 from dualgp._checks import check_count
 from dualgp._random import generator
-from dualgp._types import Columns, Indices, RandomKey
+from dualgp._types import AnyArray, Columns, Indices, RandomKey
 from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
 from dualgp.solvers.neighbourhoods import neighbourhoods

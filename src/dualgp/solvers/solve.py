@@ -68,7 +68,8 @@ def solve_run(operator: Operator, b: Any, solver: Solver, run: Run) -> Solution:
     scale, validation = _power_of_two_scale(columns), run.validation
     is_scaled = bool((scale != 1).any())  # a product with ones takes time to compile
     if is_scaled:
-        columns, start, residual = (None if array is None else array / scale for array in (columns, start, residual))
+        start, residual = (None if array is None else array / scale for array in (start, residual))
+        columns = columns / scale
         validation = None if validation is None else replace(validation, scale=scale.astype(np.float64))
     run = replace(run, start=start, start_residual=residual, validation=validation)
     solution = solver.run(operator, columns, run)

@@ -25,7 +25,7 @@ from dualgp._random import generator
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import KernelOperator
 from dualgp.operators.nearest import NearestRows, neighbour_weights
-from dualgp.operators.policy import LEAST_GAIN, LEAST_RATIO, ROWS_ASIDE
+from dualgp.operators.policy import FAR_ALL_UP_TO, LEAST_GAIN, LEAST_RATIO, ROWS_ASIDE, ROWS_ASIDE_OF_MANY
 from dualgp.operators.variance import combine_variances
 
 Z_90 = 1.6448536269514722  # standard deviations from the mean to either end of the central 90 %
@@ -54,6 +54,12 @@ class Score(NamedTuple):
         """Whether it is better by more than half a pass must bring for another one to be worth it."""
         gain = max(self.log_density - before.log_density, self.expected - before.expected)
         return gain > LEAST_GAIN or self.rmse < LEAST_RATIO * before.rmse
+
+    def in_units(self, unit: float) -> Score:
+        """The score where a target of 1 is `unit`."""
+        shift = math.log(unit)
+        found = {"log_density": self.log_density - shift, "expected": self.expected - shift}
+        return self._replace(rmse=unit * self.rmse, **found)
 
     def __str__(self) -> str:
         return f"RMSE {self.rmse:.3g}, log density {self.log_density:.3g}, {100 * self.coverage:.0f} % in the 90 % band"
@@ -92,16 +98,20 @@ class Validation(eqx.Module):
     def score(self, alone: Errors, both: Errors | None = None) -> Score:
         """The best score: that of the far field and the largest neighbourhood, unless another one is surely better.
 
-        If the model is right, more rows predict better, and so does the far field: against it there must be evidence,
-        two standard errors in log density and in squared errors.
+        If the model is right, the far field helps, and with it a larger neighbourhood: against them there must be
+        evidence, two standard errors in log density and in squared errors. Of neighbours alone, the best are taken.
         """
         hoods = self.neighbourhoods
         cases = [Case(hood, errors, hood.variance, True) for hood, errors in zip(hoods, alone, strict=True)]
-        for hood, errors, simple in zip(hoods, both or [], alone, strict=both is not None):
+        best_alone = max(cases, key=lambda case: case.merit)
+        if both is None:
+            return best_alone.score
+        with_far = []
+        for hood, errors, simple in zip(hoods, both, alone, strict=True):
             variance = combine_variances(errors[:, 1:], simple[:, 1:], hood.variance)
-            cases.append(Case(hood, errors, variance, False))
-        *others, best = cases
-        for case in reversed(others):
+            with_far.append(Case(hood, errors, variance, False))
+        *others, best = with_far
+        for case in [*reversed(others), best_alone]:
             best = case if case.is_surely_better_than(best) else best
         return best.score
 
@@ -126,6 +136,12 @@ class Case:
         variance = np.maximum(self.variance, np.finfo(np.float64).tiny)
         return -0.5 * (self.squares / variance + np.log(2 * math.pi * variance))
 
+    @property
+    def merit(self) -> float:
+        """Log density, and the error on the same logarithmic scale."""
+        rmse = math.sqrt(float(np.mean(self.squares)))
+        return float(np.mean(self.log_densities)) - math.log(max(rmse, np.finfo(float).tiny))
+
     def is_surely_better_than(self, other: Case) -> bool:
         """Whether log densities and squared errors are better by more than chance, row by row."""
         gains = (self.log_densities - other.log_densities, other.squares - self.squares)
@@ -143,7 +159,7 @@ class Case:
 
 def keep_rows_aside(operator: KernelOperator, sizes: tuple[int, ...], key: RandomKey) -> Validation:
     """Random rows, and all that a score of their predictions needs to know about their neighbours."""
-    num = min(max(ROWS_ASIDE, operator.n // 400), 4 * ROWS_ASIDE, operator.n // 4)
+    num = min(ROWS_ASIDE if operator.n <= FAR_ALL_UP_TO else ROWS_ASIDE_OF_MANY, operator.n // 4)
     rows = np.sort(generator(key).choice(operator.n, num, replace=False)).astype(np.int32)
     search, noise = NearestRows(operator.kernel, operator.x, operator.layout), operator.noise.variance
     x = search.read(rows[:, None])[:, 0]
