@@ -34,9 +34,12 @@ TIME_SHARE = 0.75  # of the time that is left; the rest is for compilation and t
 
 
 def choose_num_far(
-    operator: KernelOperator, prior: PriorPaths | None, solver: Solver, run: Run, fewest: int = 0
+    operator: KernelOperator, prior: PriorPaths | None, solver: Solver, run: Run, fewest: int = 0, or_none: bool = True
 ) -> int:
-    """How many rows get far weights: all of them, unless that costs more kernel entries than the budget has."""
+    """How many rows get far weights: all of them, unless that costs more kernel entries than the budget has.
+
+    `fewest`: those that have weights already. `or_none`: whether it may be no row at all, as there is a near field.
+    """
     n, layout = operator.n, operator.layout
     if n <= policy.FAR_ALL_UP_TO:
         return n
@@ -50,8 +53,8 @@ def choose_num_far(
     entries = layout.agree(entries)
     if PASSES * n**2 <= entries:
         return n
-    rows = round((math.sqrt(n**2 + 4 * PASSES * entries) - n) / (2 * PASSES))
-    return 0 if max(rows, fewest) < FEWEST_ROWS else min(n, max(rows, fewest))
+    rows = max(int((math.sqrt(n**2 + 4 * PASSES * entries) - n) / (2 * PASSES)), fewest)
+    return min(n, max(rows, FEWEST_ROWS)) if rows >= FEWEST_ROWS or not or_none else 0
 
 
 def over_rows(run: Run, rows: int, n: int) -> Run:

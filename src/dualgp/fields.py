@@ -13,7 +13,7 @@ from dualgp._arrays import on_device
 from dualgp._checks import check_key
 from dualgp._random import generator, subkey
 from dualgp._types import Columns, RandomKey
-from dualgp.budget import FEWEST_ROWS, choose_num_far, over_rows
+from dualgp.budget import choose_num_far, over_rows
 from dualgp.operators import KernelOperator, policy
 from dualgp.operators.cross import CrossProduct, evaluate
 from dualgp.operators.layout import Local
@@ -81,12 +81,11 @@ def condition(
         alone = _score_neighbours(data, validation)
     if num_far is None:
         fewest = 0 if known is None else len(known.places)
-        num_far = choose_num_far(data.operator, data.prior, solver, run, fewest)
+        num_far = choose_num_far(data.operator, data.prior, solver, run, fewest, or_none=bool(data.sizes))
         if 0 < num_far < n and alone is not None and known is None and not _is_far_worthwhile(data, validation, alone):
             num_far = 0
-    if num_far == 0 and data.sizes:
+    if num_far == 0:
         return _neighbours_alone(data, run, alone)
-    num_far = num_far or min(n, FEWEST_ROWS)
     if num_far == n:
         return _solve_all(data, solver, replace(run, validation=validation), known)
     return _solve_some(data, solver, run, num_far, validation, known)

@@ -106,7 +106,7 @@ class GaussianProcess(eqx.Module):
             prior = prior_paths(self.kernel, operator.x.shape[1], num_samples, sample_key, num_features)
             draw_key = np.ravel(jax.random.key_data(noise_key))[:2]
         if num_far is not None:
-            num_far = min(check_count(num_far, "num_far"), operator.n)
+            num_far = min(check_count(num_far, "num_far", 0 if neighbours else 1), operator.n)
         data = Data(self, operator, y, prior, draw_key, _sizes(neighbours, operator.n))
         if start is not None:
             run, num_far = replace(run, start=_as_start(start, operator, data.num_columns)), operator.n

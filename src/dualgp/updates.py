@@ -60,8 +60,8 @@ def gather(posterior: Posterior, x: np.ndarray, y: Float[np.ndarray, " m"], key:
     places = np.arange(before) if posterior.all_rows is None else np.asarray(posterior.all_rows.places)
     weights = np.zeros((after, posterior.weights.shape[1]), targets.dtype)
     weights[places] = posterior.far.layout.collect(posterior.weights)
-    all_x = layout.collect(posterior.x)
-    all_x = np.concatenate([all_x, np.asarray(x, np.result_type(all_x, x))]) if len(x) else all_x
+    dtype = np.result_type(posterior.dtype, x.dtype)
+    all_x = np.concatenate([layout.collect(posterior.x).astype(dtype, copy=False), x.astype(dtype, copy=False)])
     return Known(all_x, places.astype(np.int32), np.concatenate([targets, new]), weights, residuals, draw_key)
 
 
