@@ -89,7 +89,7 @@ class Run:
     """
 
     key: RandomKey | None
-    start: Columns | None = None
+    start: AnyArray | None = None
     start_residual: Columns | None = None
     validation: Validation | None = None
     resume: Solution | None = None

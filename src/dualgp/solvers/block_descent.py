@@ -93,7 +93,7 @@ class BlockDescent(IterativeSolver):
         size = min(size, operator.n, LARGEST_BLOCK)
         dtype = _block_dtype(operator, size) if self.block_dtype == "auto" else self.block_dtype
         settings = replace(self, block_size=size, block_dtype=dtype)
-        return PreparedBlockDescent(settings, size, np.zeros(operator.n, bool)), 0.0
+        return PreparedBlockDescent(settings, size), 0.0
 
 
 class PreparedBlockDescent(Prepared):
@@ -101,7 +101,7 @@ class PreparedBlockDescent(Prepared):
 
     settings: BlockDescent
     block_size: int
-    aside: Bool[AnyArray, " n"]
+    aside: Bool[AnyArray, " n"] = eqx.field(default_factory=lambda: np.zeros(0, bool))
 
     start_passes: ClassVar[float] = 1.0
 
@@ -125,7 +125,7 @@ class PreparedBlockDescent(Prepared):
         """At the end of an epoch, cut the blocks of the next: by NumPy, as XLA would take 0.7 s to compile it."""
         num_groups, turn = state.blocks.shape[0], int(state.turn)
         if turn == num_groups:
-            rows = np.flatnonzero(~np.asarray(self.aside)).astype(np.int32)
+            rows = np.delete(np.arange(operator.n, dtype=np.int32), np.flatnonzero(self.aside))
             blocks = rows[self._cut(np.asarray(operator.coordinates())[rows], num_groups, generator(key, step))]
             state, turn = state._replace(blocks=on_device(blocks, np.int32), turn=on_device(0, np.int32)), 0
         return state, num_groups - turn

@@ -26,6 +26,7 @@ class Progress:
     level: Level = field(default_factory=Level)
     slowdowns: int = 0
     checks: int = 0
+    drifts: int = 0
     check_below: float = math.inf  # after a check that failed: the running residual at which the next one should pass
     scores: list[Sequence] = field(default_factory=list)  # passes, then the fields of a `Score`
     enough: float = math.inf  # passes at which it ends, once rows kept aside have told that another is not worth it
