@@ -62,6 +62,11 @@ class Kernel(eqx.Module):
         """Whether it depends on differences of inputs only, so that they may be moved together."""
         return False
 
+    @property
+    def falls_with_distance(self) -> bool:
+        """Whether inputs with near `coordinates` are the strongly correlated ones: then a tree finds them."""
+        return self.is_stationary
+
     def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
         """Inputs as an (m, d) array that the kernel can take, or an error that says what is wrong with them."""
         return check_points(x, name, d)
@@ -104,6 +109,10 @@ class Pair(Kernel):
     @property
     def is_stationary(self) -> bool:
         return self.left.is_stationary and self.right.is_stationary
+
+    @property
+    def falls_with_distance(self) -> bool:
+        return self.left.falls_with_distance and self.right.falls_with_distance
 
     def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
         left, right = self.left.points(x, name, d), self.right.points(x, name, d)
@@ -198,6 +207,10 @@ class Scale(Kernel):
     @property
     def is_stationary(self) -> bool:
         return self.kernel.is_stationary
+
+    @property
+    def falls_with_distance(self) -> bool:
+        return self.kernel.falls_with_distance
 
     def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
         return self.kernel.points(x, name, d)

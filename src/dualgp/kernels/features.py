@@ -2,7 +2,7 @@
 
 Features form the same algebra as kernels: the features of a sum are the features of both terms side by side, those of a
 scaled kernel are scaled by the root, those of a product of stationary kernels add their frequencies, and those of any
-other product are products of features, paired one to one.
+other product are products of features, paired one to one, or one with all where a factor is not random.
 
 Frequencies are stratified by length. Where data are dense, the uncertainty that remains is that of the few highest
 frequencies of the prior, and plain draws hold too few of those: with 2,048 frequencies the posterior standard deviation
@@ -12,6 +12,7 @@ share of frequencies each, and weights to match, bring that below 1 %.
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import as_parameter, full_precision
+from dualgp._arrays import as_floats, as_parameter, full_precision
 from dualgp._random import generator
 from dualgp._types import AnyArray, Parameter, Points, RandomKey
 
@@ -62,7 +63,8 @@ class Features(eqx.Module):
 class Term(Features):
     """sqrt(variance * weight) * wave, for independent random waves of one or more components each.
 
-    Weights sum to 1, and the components' squares of a wave to 1, so that phi(x) . phi(x) is the variance.
+    Weights sum to 1, and the components' squares of a wave to 1, so that phi(x) . phi(x) is the variance. A term that
+    needs no randomness has one wave, and goes with all waves of another term in a product.
     """
 
     if TYPE_CHECKING:  # a field or a property; for type checkers an abstract field can only become a field
@@ -155,8 +157,11 @@ class PairedFeatures(Term):
     right: Term
 
     def __init__(self, left: Term, right: Term) -> None:
-        num = min(left.weights.shape[0], right.weights.shape[0])
-        self.left, self.right = (_first(term, num) for term in (left, right))
+        left, right = (right, left) if len(left.weights) == 1 else (left, right)
+        num = min(len(left.weights), len(right.weights))
+        if len(right.weights) == 1:  # goes with every wave of the other
+            num = max(1, len(left.weights) // right.components)
+        self.left, self.right = (_first(term, min(num, len(term.weights))) for term in (left, right))
 
     @property
     def weights(self) -> Float[AnyArray, " waves"]:
@@ -179,15 +184,45 @@ class PairedFeatures(Term):
         return PairedFeatures(self.left.scaled(scale), self.right)
 
     def chosen(self, index: Int[AnyArray, " some"], weights: Float[AnyArray, " some"]) -> "PairedFeatures":
-        return PairedFeatures(self.left.chosen(index, weights), self.right.chosen(index, jnp.ones_like(weights)))
+        is_single = len(self.right.weights) == 1
+        right = self.right if is_single else self.right.chosen(index, jnp.ones_like(weights))
+        return PairedFeatures(self.left.chosen(index, weights), right)
 
 
-class ColumnFeatures(Term):
-    """The features of a kernel that looks at some columns only."""
+class LinearFeatures(Term):
+    """sqrt(variance) * (x - centre) / lengthscale: not random, one wave with a component for each input.
 
-    inner: Term
-    start: int = eqx.field(static=True)
-    stop: int | None = eqx.field(static=True)
+    Here the components' squares sum to what is multiplied by the variance, not to 1.
+    """
+
+    slope: Float[AnyArray, " d"]
+    centre: Float[AnyArray, " d"]
+    weights: Float[AnyArray, " waves"]
+    variance: Parameter = eqx.field(converter=as_parameter)
+
+    @property
+    def components(self) -> int:
+        return self.slope.shape[0]
+
+    def waves(self, x: Points) -> Float[Array, "m components waves"]:
+        values = (x - jnp.asarray(self.centre, x.dtype)) * jnp.asarray(self.slope, x.dtype)
+        return jnp.broadcast_to(values[:, :, None], (*values.shape, self.weights.shape[0]))
+
+    def scaled(self, scale: AnyArray) -> "LinearFeatures":
+        return LinearFeatures(self.slope, self.centre, self.weights, scale * self.variance)
+
+    def chosen(self, index: Int[AnyArray, " some"], weights: Float[AnyArray, " some"]) -> "LinearFeatures":
+        return LinearFeatures(self.slope, self.centre, weights, self.variance)
+
+
+class SeenFeatures(Term):
+    """The features of a kernel that sees something else than all columns as they are."""
+
+    inner: eqx.AbstractVar[Term]
+
+    @abstractmethod
+    def seen(self, x: Points) -> AnyArray:
+        """What the kernel sees of the inputs."""
 
     @property
     def weights(self) -> Float[AnyArray, " waves"]:
@@ -202,13 +237,42 @@ class ColumnFeatures(Term):
         return self.inner.components
 
     def waves(self, x: Points) -> Float[Array, "m components waves"]:
-        return self.inner.waves(x[:, self.start : self.stop])
+        return self.inner.waves(self.seen(x))
 
-    def scaled(self, scale: AnyArray) -> "ColumnFeatures":
-        return ColumnFeatures(self.inner.scaled(scale), self.start, self.stop)
+    def scaled(self, scale: AnyArray) -> "SeenFeatures":
+        return replace(self, inner=self.inner.scaled(scale))
 
-    def chosen(self, index: Int[AnyArray, " some"], weights: Float[AnyArray, " some"]) -> "ColumnFeatures":
-        return ColumnFeatures(self.inner.chosen(index, weights), self.start, self.stop)
+    def chosen(self, index: Int[AnyArray, " some"], weights: Float[AnyArray, " some"]) -> "SeenFeatures":
+        return replace(self, inner=self.inner.chosen(index, weights))
+
+
+class ColumnFeatures(SeenFeatures):
+    """The features of a kernel that looks at some columns only."""
+
+    inner: Term
+    start: int = eqx.field(static=True)
+    stop: int | None = eqx.field(static=True)
+
+    def seen(self, x: Points) -> AnyArray:
+        return x[:, self.start : self.stop]
+
+
+class SphereFeatures(SeenFeatures):
+    """The features of a kernel that looks at the points of longitudes and latitudes."""
+
+    inner: Term
+    columns: tuple[int, int] = eqx.field(static=True)
+    radius: float = eqx.field(static=True)
+
+    def seen(self, x: Points) -> AnyArray:
+        return points_on_sphere(x, self.columns, self.radius)
+
+
+def points_on_sphere(x: Points, columns: tuple[int, int], radius: float) -> Float[Array, "m 3"]:
+    """The points in space of a longitude and a latitude in degrees."""
+    longitude, latitude = (jnp.deg2rad(as_floats(x)[:, column]) for column in columns)
+    across = jnp.cos(latitude)
+    return radius * jnp.stack([across * jnp.cos(longitude), across * jnp.sin(longitude), jnp.sin(latitude)], axis=1)
 
 
 def _first(term: Term, num: int) -> "Term":
@@ -243,13 +307,17 @@ class SumFeatures(Features):
         return SumFeatures(tuple(part.scaled(scale) for part in self.parts))
 
 
-def draw_frequencies(
-    length: Callable[[np.ndarray, int], np.ndarray], key: RandomKey, num: int, d: int
-) -> tuple[Float[np.ndarray, "num d"], Float[np.ndarray, " num"]]:
-    """`num` frequencies in random order from a spherical density, stratified by length, and weights that sum to 1.
+Draw = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
 
-    `length(tail, d)` is the length exceeded with probability `tail`. Drawn in float64, so that a seed means the same
-    prior function in every precision.
+
+def draw_frequencies(
+    draw: Draw, key: RandomKey, num: int, d: int
+) -> tuple[Float[np.ndarray, "num d"], Float[np.ndarray, " num"]]:
+    """`num` frequencies in random order, stratified by how far out they are, and weights that sum to 1.
+
+    `draw(tail, d, rng)` gives one frequency for each number of `tail`, farther out the smaller the number is; for
+    uniform ones they have the kernel's spectral density. Drawn in float64, so that a seed means the same prior function
+    in every precision.
     """
     strata = min(NUM_STRATA, num)
     probability = 0.5 ** np.minimum(np.arange(1, strata + 1), strata - 1)  # 1/2, 1/4, ..., 2^-k, 2^-k
@@ -267,8 +335,33 @@ def draw_frequencies(
     below[-1] = 0.0
     tail = below[stratum] + probability[stratum] * (place + jitter) / counts[stratum]
 
-    direction = rng.standard_normal((num, d))
-    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    omega = draw(np.maximum(tail, 1e-12), d, rng)
     order = rng.permutation(num)
-    omega = length(np.maximum(tail, 1e-12), d)[:, None] * direction
     return omega[order], (probability / counts)[stratum][order]
+
+
+def spherical(length: Callable[[np.ndarray, int], np.ndarray]) -> Draw:
+    """Frequencies in random directions; `length(tail, d)` is the length exceeded with probability `tail`."""
+
+    def draw(tail: np.ndarray, d: int, rng: np.random.Generator) -> Float[np.ndarray, "num d"]:
+        direction = rng.standard_normal((len(tail), d))
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        return length(tail, d)[:, None] * direction
+
+    return draw
+
+
+def independent(size: Callable[[np.ndarray], np.ndarray]) -> Draw:
+    """Frequencies of independent coordinates, for kernels that are products over the inputs.
+
+    `size(tails)`, for one column an input, is the absolute value exceeded with these probabilities. The least of d such
+    probabilities is below t with probability 1 - (1 - t)^d.
+    """
+
+    def draw(tail: np.ndarray, d: int, rng: np.random.Generator) -> Float[np.ndarray, "num d"]:
+        least = -np.expm1(np.log1p(-np.minimum(tail, 1.0 - 1e-16)) / d)[:, None]
+        tails = least + (1.0 - least) * rng.random((len(tail), d))
+        np.put_along_axis(tails, rng.integers(d, size=(len(tail), 1)), least, axis=1)
+        return rng.choice([-1.0, 1.0], tails.shape) * size(tails)
+
+    return draw

@@ -23,7 +23,7 @@ from dualgp.operators import policy
 class NearestRows:
     """The rows of x that are nearest to points in the kernel's coordinates; made once, its tree when it is first asked.
 
-    A k-d tree for stationary kernels. For others, such as Tanimoto's, the rows with the largest correlation
+    A k-d tree where correlation falls with distance. Else, as for Tanimoto, the rows with the largest correlation
     |k(point, row)| / sqrt(k(row, row)), by looking at all of them: m n kernel entries.
     """
 
@@ -43,7 +43,7 @@ class NearestRows:
         """The places of the `num` nearest rows of each point, the nearest first."""
         check_count(num, "num", 1)
         num = min(num, self.x.shape[0])
-        if self.kernel.is_stationary:
+        if self.kernel.falls_with_distance:
             return self._tree.query(self._coordinates(points), np.arange(1, num + 1), workers=-1)[1].astype(np.int32)
         return self._look_at_all(points, num)
 
