@@ -30,7 +30,7 @@ KERNELS = {
     "Linear": dg.Linear(2.0, 0.9),
     "Linear-per-dimension": dg.Linear([2.0, 1.5, 4.0], 0.6, [0.5, -0.2, 1.0]),
     "Constant": dg.Constant(1.4),
-    "trend": dg.Linear(3.0, 0.5) + dg.Constant(0.8) + dg.Matern32(0.9),
+    "trend": dg.Linear(3.0, 0.3) + dg.Constant(0.4) + dg.Matern32(0.9),
     "OnSphere": dg.OnSphere(dg.Matern32(0.9, 1.1), columns=(2, 0), radius=20.0),
     "Tanimoto": dg.Tanimoto(0.9),
     "On": dg.On(dg.RBF(0.8, 0.7), 1, 3),

@@ -6,7 +6,8 @@ laplace.py     Laplace: the 1-norm; periodic.py: Periodic; linear.py: Linear, Co
 distances.py   squared distances by matrix products, accurate for near-duplicates in float32; sums over the inputs
 tanimoto.py    Tanimoto: fingerprints of molecules; counts.py: sums of minima, fast
 columns.py     On: a kernel on some of the columns; OnSphere: on longitude and latitude
-features.py    random features, with the same algebra as the kernels; hashes.py: those of Tanimoto
+features.py    random features, with the same algebra as the kernels
+frequencies.py draws from spectral densities, stratified; hashes.py: hashes for Tanimoto
 """
 
 from dualgp.kernels.base import Kernel, Product, Scale, Sum

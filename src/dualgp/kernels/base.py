@@ -75,6 +75,12 @@ class Kernel(eqx.Module):
         """Such inputs as they are kept in memory, for arithmetic in `dtype` (float32 or float64)."""
         return on_device(x, dtype)
 
+    def to_sklearn(self, noise: float | None = None) -> Any:
+        """The same kernel for scikit-learn, where it has one; with a WhiteKernel if `noise` is given."""
+        from dualgp._translate import as_sklearn
+
+        return as_sklearn(self, noise)
+
     def __repr__(self) -> str:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return f"{type(self).__name__}({', '.join(f'{name}={_shown(value)}' for name, value in fields.items())})"

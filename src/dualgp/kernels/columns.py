@@ -146,7 +146,7 @@ class OnSphere(View):
         if max(self.columns) >= array.shape[1]:
             raise ValueError(f"{name} has {array.shape[1]} column(s), but OnSphere looks at columns {self.columns}.")
         latitude = array[:, self.columns[1]]
-        if not is_traced(array) and abs(latitude).max(initial=0.0) > 90.0:
+        if not is_traced(array) and np.abs(latitude).max(initial=0.0) > 90.0:
             raise ValueError(
                 f"Column {self.columns[1]} of {name} is no latitude: it goes from {latitude.min():.4g} to "
                 f"{latitude.max():.4g} degrees. Pass columns=(longitude, latitude)."

@@ -8,7 +8,8 @@ from jaxtyping import Array, Float
 
 from dualgp._types import AnyArray, Points, RandomKey
 from dualgp.kernels.distances import absolute_distances
-from dualgp.kernels.features import Features, FourierFeatures, draw_frequencies, independent
+from dualgp.kernels.features import Features, FourierFeatures
+from dualgp.kernels.frequencies import draw_frequencies, independent
 from dualgp.kernels.scaled import Scaled
 
 

@@ -16,7 +16,7 @@ from dualgp.kernels.features import Features, FourierFeatures, LinearFeatures
 from dualgp.kernels.scaled import check_scales, constant_diagonal, per_column
 
 
-def _as_centre(value: float | Sequence[float]) -> float | tuple[float, ...]:
+def _as_centre(value: float | Sequence[float] | AnyArray) -> float | tuple[float, ...]:
     """Something that can be compared, as it is no array for learning."""
     return tuple(np.asarray(value, np.float64).tolist()) if np.ndim(value) else float(value)  # type: ignore[arg-type]
 

@@ -1,5 +1,6 @@
 """The periodic kernel: inputs are places on circles."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,8 @@ from dualgp._arrays import as_floats, as_parameter
 from dualgp._checks import check_positive
 from dualgp._types import AnyArray, Parameter, Points, RandomKey
 from dualgp.kernels.distances import sum_over_inputs
-from dualgp.kernels.features import Features, FourierFeatures, draw_frequencies, independent
+from dualgp.kernels.features import Features, FourierFeatures
+from dualgp.kernels.frequencies import draw_frequencies, independent
 from dualgp.kernels.scaled import Scaled, per_column
 
 MOST_HARMONICS = 1 << 20
@@ -24,6 +26,7 @@ class Periodic(Scaled):
     c_j is the chord between two places on a circle with circumference `period_j`, so that `lengthscale` is in the
     units of x: with a long period this is RBF. Both are numbers or one per dimension. Other libraries write it
     exp(-2 sum_j sin^2(pi (x_j - x'_j) / period_j) / l_j^2), with l = 2 pi lengthscale / period.
+    Learning moves a period little: give one that is off by less than a period in all of the data.
     Frequencies: multiples of 2 pi / period, with the Fourier coefficients as probabilities.
     """
 
@@ -67,7 +70,17 @@ class Periodic(Scaled):
 
 
 def _squared_chord(of_a: Array, of_b: Array, period: Array, radius: Array) -> Array:
-    return (2.0 * radius * jnp.sin(jnp.pi * _part_of_a_turn((of_a - of_b) / period))) ** 2
+    return (2.0 * radius * _sine_of_half_turns(_part_of_a_turn((of_a - of_b) / period))) ** 2
+
+
+def _sine_of_half_turns(turns: Array) -> Array:
+    """sin(pi turns) between -1/2 and 1/2, by its series: XLA calls a function for each sine, at 20 times the time."""
+    square = turns * turns
+    places = range(7 if turns.dtype == jnp.float32 else 12)
+    series = jnp.zeros_like(turns)
+    for k in reversed(places):
+        series = series * square + (-1) ** k * math.pi ** (2 * k + 1) / math.factorial(2 * k + 1)
+    return turns * series
 
 
 def _part_of_a_turn(turns: Array) -> Array:

@@ -19,7 +19,8 @@ from dualgp._arrays import as_parameter
 from dualgp._checks import check_positive
 from dualgp._types import AnyArray, Parameter, Points, RandomKey
 from dualgp.kernels.distances import distances_from, safe_sqrt
-from dualgp.kernels.features import Features, FourierFeatures, draw_frequencies, spherical
+from dualgp.kernels.features import Features, FourierFeatures
+from dualgp.kernels.frequencies import draw_frequencies, spherical
 from dualgp.kernels.scaled import Scaled
 
 
