@@ -108,7 +108,7 @@ class Term(Features):
 
     def times(self, other: "Term") -> "Term":
         """The features of the product of two kernels. Waves are in random order, so that pairs are a fair draw."""
-        return PairedFeatures(self, other)
+        return _paired(self, other)
 
 
 class FourierFeatures(Term):
@@ -136,7 +136,7 @@ class FourierFeatures(Term):
     def times(self, other: "Term") -> "Term":
         """With frequencies on the other side too, cos(a) cos(b) averages to cos(a + b): half the columns of pairs."""
         if not isinstance(other, FourierFeatures):
-            return PairedFeatures(self, other)
+            return _paired(self, other)
         weights = self.weights * other.weights
         return FourierFeatures(self.omega + other.omega, weights / weights.sum(), self.variance * other.variance)
 
@@ -146,13 +146,6 @@ class PairedFeatures(Term):
 
     left: Term
     right: Term
-
-    def __init__(self, left: Term, right: Term) -> None:
-        left, right = (right, left) if len(left.weights) == 1 else (left, right)
-        num = min(len(left.weights), len(right.weights))
-        if len(right.weights) == 1:  # goes with every wave of the other
-            num = max(1, len(left.weights) // right.components)
-        self.left, self.right = (_first(term, min(num, len(term.weights))) for term in (left, right))
 
     @property
     def weights(self) -> Float[AnyArray, " waves"]:
@@ -264,6 +257,15 @@ def points_on_sphere(x: Points, columns: tuple[int, int], radius: float) -> Floa
     longitude, latitude = (jnp.deg2rad(as_floats(x)[:, column]) for column in columns)
     across = jnp.cos(latitude)
     return radius * jnp.stack([across * jnp.cos(longitude), across * jnp.sin(longitude), jnp.sin(latitude)], axis=1)
+
+
+def _paired(left: Term, right: Term) -> PairedFeatures:
+    """As many waves of both; a single one on the right goes with every wave of the other."""
+    left, right = (right, left) if len(left.weights) == 1 else (left, right)
+    if len(right.weights) == 1:
+        return PairedFeatures(_first(left, max(1, len(left.weights) // right.components)), right)
+    num = min(len(left.weights), len(right.weights))
+    return PairedFeatures(_first(left, num), _first(right, num))
 
 
 def _first(term: Term, num: int) -> "Term":
