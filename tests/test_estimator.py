@@ -63,7 +63,9 @@ def test_a_white_kernel_is_the_noise_to_start_from():
     assert isinstance(fitted.kernel_, dg.RBF) and np.isclose(float(fitted.kernel_.variance), 1.0)
 
 
-@pytest.mark.parametrize("kernel", [theirs.DotProduct(), theirs.Matern(nu=0.7), theirs.RBF(1.0, "fixed")])
+@pytest.mark.parametrize(
+    "kernel", [theirs.RBF(1.0) ** 2, theirs.Matern(nu=0.7), theirs.RBF(1.0, "fixed"), theirs.ExpSineSquared()]
+)
 def test_kernels_without_a_counterpart_are_refused_with_advice(kernel):
     with pytest.raises(ValueError, match=r"no counterpart|not translated"):
         dg.GPRegressor(kernel).fit(*made_up())

@@ -29,7 +29,7 @@ def stopped(name, passes, neighbours=20, num_samples=8, **more):
 
 def nearest(kernel, x, point, num):
     """The nearest rows of one point by the kernel's own measure."""
-    if kernel.is_stationary:
+    if kernel.falls_with_distance:
         coordinates = np.asarray(kernel.coordinates(np.concatenate([x, point[None]])), np.float64)
         return np.argsort(np.sum((coordinates[:-1] - coordinates[-1]) ** 2, axis=1), kind="stable")[:num]
     correlation = np.abs(gram(kernel, x, point[None])[:, 0]) / np.sqrt(np.maximum(gram(kernel, x).diagonal(), 1e-30))

@@ -280,7 +280,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         if self.kernel is None:
             kernel: Kernel = Matern32(scales * np.sqrt(len(scales)), units)
         else:
-            kernel, white = translated(self.kernel, self.learn)
+            kernel, white = translated(self.kernel, self.learn, len(scales))
             noise = noise if white is None else white
         if self.noise is not None:
             given = as_float_array(self.noise, "noise")

@@ -1,7 +1,8 @@
 """Prior beliefs about hyperparameters, for data of any scale.
 
 Every prior is log-normal, and its density is taken over the logarithm: the most probable value is the median. Values
-are relative to the data: lengthscales to the standard deviations of x, variances and noise to the variance of y.
+are relative to the data: lengthscales and periods to the standard deviations of x, variances and noise to the variance
+of y. The power of a rational quadratic kernel is a number by itself.
 """
 
 import math
@@ -12,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp.gp import GaussianProcess
-from dualgp.kernels import On
+from dualgp.kernels.columns import View
 from dualgp.learning.parameters import Parameters, Vector, entry_names
 
 
@@ -33,6 +34,8 @@ DEFAULT_PRIORS: Mapping[str, LogNormal] = {
     "lengthscale": LogNormal(math.exp(math.sqrt(2.0)), math.sqrt(3.0), root_d=True),
     "variance": LogNormal(1.0, 1.0),
     "scale": LogNormal(1.0, 1.0),
+    "period": LogNormal(1.0, 2.0),
+    "power": LogNormal(1.0, 1.5),
     "noise": LogNormal(0.05, 2.0),
 }
 """By the name of a parameter. BoTorch's for lengthscales; weak ones for the rest."""
@@ -68,18 +71,20 @@ def penalty(parameters: Parameters, priors: Priors, x_scale: Float[np.ndarray, "
         belief = (priors or {}).get(kind)
         if belief is None:
             continue
-        seen, is_length = x_scale[columns_seen(parameters.template, whole)], kind.endswith("lengthscale")
-        unit = float(seen[int(place[:-1])] if place else np.median(seen)) if is_length else y_variance
+        seen, is_length = scales_seen(parameters.template, whole, x_scale), kind.endswith(("lengthscale", "period"))
+        unit = 1.0 if kind == "power" else y_variance
+        if is_length:
+            unit = float(seen[int(place[:-1])] if place else np.median(seen))
         centre[i] = math.log(belief.median * unit) + (0.5 * math.log(len(seen)) if belief.root_d else 0.0)
         spread[i] = belief.spread
     return Penalty(centre, spread)
 
 
-def columns_seen(template: GaussianProcess, name: str) -> slice:
-    """The columns that a parameter is about: those of the kernel `On` that it is inside of, or all."""
+def scales_seen(template: GaussianProcess, name: str, scales: Float[np.ndarray, " d"]) -> Float[np.ndarray, " c"]:
+    """The standard deviations of what a parameter is about: all columns, or what the kernels around it see of them."""
     part: Any = template
     for attribute in name.split("."):
         part = getattr(part, attribute)
-        if isinstance(part, On):
-            return slice(part.start, part.stop)
-    return slice(None)
+        if isinstance(part, View):
+            scales = part.scales_seen(scales)
+    return scales

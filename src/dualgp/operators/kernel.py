@@ -209,7 +209,7 @@ class KernelOperator(Operator):
 
     def _needs_care(self, extent: Extent) -> bool:
         _check_distances(self.x.shape[1], extent)
-        if not (self.kernel.is_stationary and self.dtype == jnp.float32):
+        if not (self.kernel.falls_with_distance and self.dtype == jnp.float32):
             return False
         return policy.needs_care(self.n, float(extent.squared), self.largest_variance(), self.noise.smallest)
 
@@ -220,7 +220,7 @@ class KernelOperator(Operator):
             self.n * self.layout.height // devices * self.dtype.itemsize,
             memory,
             few_passes=few_passes,
-            is_cheap=self.kernel.is_stationary and self.dtype == jnp.float32,
+            is_cheap=self.kernel.falls_with_distance and self.dtype == jnp.float32,
             share=1.0 if isinstance(self.layout, Local) else 1.0 / jax.local_device_count(),
         )
         return _assemble(self.kernel, self.x, self.layout, self.careful) if self.layout.agree(fits) else None

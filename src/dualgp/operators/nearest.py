@@ -24,7 +24,7 @@ from dualgp.operators.layout import Layout, Local
 class NearestRows:
     """The rows of x that are nearest to points in the kernel's coordinates; made once, its tree when it is first asked.
 
-    A k-d tree for stationary kernels. For others, such as Tanimoto's, the rows with the largest correlation
+    A k-d tree where correlation falls with distance. Else, as for Tanimoto, the rows with the largest correlation
     |k(point, row)| / sqrt(k(row, row)), by looking at all of them: m n kernel entries. Of many processes each searches
     its own rows, and the best of all are taken.
     """
@@ -48,7 +48,7 @@ class NearestRows:
     def query(self, points: AnyArray, num: int) -> Int[np.ndarray, "m num"]:
         """The places of the `num` nearest rows of each point, the nearest first."""
         check_count(num, "num", 1)
-        search = self._search_tree if self.kernel.is_stationary else self._look_at_all
+        search = self._search_tree if self.kernel.falls_with_distance else self._look_at_all
         distance, place = search(np.asarray(points), min(num, len(self._own)))
         if self.layout.is_alone:
             return place.astype(np.int32)
@@ -93,7 +93,7 @@ class NearestRows:
 
 def nearest_inside_jit(kernel: Kernel, points: Points, x: Points, num: int) -> Int[Array, "m num"]:
     """The same rows inside `jax.jit`, by looking at all of them; the choice has no derivative."""
-    if not kernel.is_stationary:
+    if not kernel.falls_with_distance:
         return _most_correlated(kernel, points, x, num)[1]
     coordinates, others = (jax.lax.stop_gradient(kernel.coordinates(rows)) for rows in (points, x))
     return jax.lax.map(lambda point: jax.lax.top_k(-jnp.sum((others - point) ** 2, axis=1), num)[1], coordinates)

@@ -11,6 +11,7 @@ predictor.py  mean and deviations at a block of points: prior, far field and nea
 paths.py      posterior functions, to be called and differentiated
 posterior.py  what one asks of a posterior
 exact.py      standard deviations from a Cholesky factor; sampled.py: from samples
+terms.py      one term of a sum of kernels
 sentences.py  what was done, in plain words
 
 Nothing here solves anything: weights come in as arrays from whatever solver.

@@ -32,6 +32,8 @@ from dualgp.posterior.sentences import report_size, report_solution
 
 if TYPE_CHECKING:
     from dualgp.gp import GaussianProcess
+    from dualgp.kernels import Kernel
+    from dualgp.posterior.terms import TermPosterior
     from dualgp.solvers.base import Solution
 
 
@@ -194,6 +196,15 @@ class Posterior(ABC):
         samples it is that one: an upper bound.
         """
         return self.predict(x, noise=noise)[1]
+
+    def term(self, term: Kernel | int) -> TermPosterior:
+        """Mean, standard deviation and functions of one term of a sum of kernels, or of the term with this number.
+
+        The means of all terms add up to `mean` less the model's constant.
+        """
+        from dualgp.posterior.terms import posterior_of_term
+
+        return posterior_of_term(self, term)
 
     def log_prob(self, x: Any, y: Any) -> Float[AnyArray, " m"]:
         """log N(y; mean(x), std(x)^2 + noise) for each point."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, replace
 from typing import ClassVar, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -58,8 +58,8 @@ class Score(NamedTuple):
     def in_units(self, unit: float) -> Score:
         """The score where a target of 1 is `unit`."""
         shift = math.log(unit)
-        found = {"log_density": self.log_density - shift, "expected": self.expected - shift}
-        return self._replace(rmse=unit * self.rmse, **found)
+        log_density, expected = self.log_density - shift, self.expected - shift
+        return self._replace(rmse=unit * self.rmse, log_density=log_density, expected=expected)
 
     def __str__(self) -> str:
         return f"RMSE {self.rmse:.3g}, log density {self.log_density:.3g}, {100 * self.coverage:.0f} % in the 90 % band"
