@@ -1,5 +1,6 @@
 """One wording for every input error: what was wrong, what was got, what to do."""
 
+import datetime
 from typing import Any
 
 import jax
@@ -8,12 +9,42 @@ import numpy as np
 
 from dualgp._arrays import is_traced
 
+LARGEST, SMALLEST_SPREAD = 1e150, 1e-150  # what float64 can square and add up
+TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+
+
+def refuse_other_kinds(value: Any, name: str) -> None:
+    """Refuse masked entries, which would be used as if they were not, and times, whose unit would be guessed."""
+    if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
+        number = int(np.ma.getmaskarray(value).sum())
+        raise ValueError(f"{name} has {number} masked value(s). Drop those rows, or fill them in: {name}.filled(...).")
+    if _has_times(value):
+        raise TypeError(
+            f"{name} holds times (dates, datetimes or durations). Make them numbers in a unit that you choose, such as "
+            "days: (t - t.min()) / np.timedelta64(1, 'D')."
+        )
+
+
+def _has_times(value: Any) -> bool:
+    kinds = getattr(value, "dtypes", None)  # of a data frame
+    kinds = [getattr(value, "dtype", None)] if kinds is None else list(kinds)
+    if any(getattr(kind, "kind", "") in ("m", "M") or str(kind).startswith(("Date", "Duration")) for kind in kinds):
+        return True
+    if isinstance(value, (list, tuple)) and value:
+        return _has_times(value[0])
+    return isinstance(value, TIMES) or (isinstance(value, np.ndarray) and value.size > 0 and _is_time(value))
+
+
+def _is_time(array: np.ndarray) -> bool:
+    return array.dtype == object and isinstance(array.flat[0], TIMES)
+
 
 def as_float_array(value: Any, name: str) -> np.ndarray | jax.Array:
     """`value` as a real floating-point array; integers and booleans become float64, other kinds are refused."""
     if is_traced(value):
         is_float = jnp.issubdtype(value.dtype, jnp.floating)
         return value if is_float else value.astype(jnp.result_type(value.dtype, jnp.float32))
+    refuse_other_kinds(value, name)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -41,6 +72,32 @@ def check_finite(array: np.ndarray | jax.Array, name: str) -> None:
         )
 
 
+def check_size(array: np.ndarray | jax.Array, name: str) -> None:
+    """Refuse finite numbers whose squares are not."""
+    if is_traced(array) or array.dtype.itemsize < 8 or not array.size:
+        return
+    largest = max(float(array.max()), -float(array.min()))
+    if largest > LARGEST:
+        where = np.unravel_index(int(np.argmax(np.abs(array))), array.shape)
+        raise ValueError(
+            f"{name} has values as large as {name}[{', '.join(str(int(i)) for i in where)}] = {largest:.3g} (without its "
+            "sign): too large to be squared. Rescale, or drop such rows."
+        )
+
+
+def check_values(values: Any, x: Any, first: int = 0) -> None:
+    """Refuse answers at points that the arithmetic cannot reach, naming the point; `first`: its row in x of the first."""
+    if is_traced(values, x):
+        return
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row = first + int(np.argwhere(bad)[0][0])
+        raise ValueError(
+            f"x[{row}] = {np.array2string(np.asarray(x)[row], precision=3, threshold=8)} is too far from the data for "
+            f"{np.asarray(values).dtype}: the answer there is not a finite number. Drop that point."
+        )
+
+
 def check_points(x: Any, name: str = "x", d: int | None = None) -> np.ndarray | jax.Array:
     """Inputs as a finite (m, d) array; a 1-D array is m points in one dimension."""
     array = as_float_array(x, name)
@@ -56,6 +113,7 @@ def check_points(x: Any, name: str = "x", d: int | None = None) -> np.ndarray | 
     if array.shape[1] == 0:
         raise ValueError(f"{name} has no columns (shape {array.shape}). Pass at least one input dimension.")
     check_finite(array, name)
+    check_size(array, name)
     return array
 
 
@@ -93,6 +151,7 @@ def check_targets(y: Any, n: int, name: str = "y") -> np.ndarray | jax.Array:
     if array.shape[0] != n:
         raise ValueError(f"{name} has {array.shape[0]} value(s) for {n} row(s) of x. Pass one target per row.")
     check_finite(array, name)
+    check_size(array, name)
     return array
 
 

@@ -47,7 +47,7 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]
             header: Any = json.loads(str(members.pop(HEADER))) if HEADER in members else None
             is_ours = isinstance(header, dict)
             said = header.pop(CHECKSUM, None) if is_ours else None  # files of version 1 have none
-            if said not in (None, _checksum(header, members)):
+            if said is not None and said != _checksum(header, members):
                 raise ValueError("its checksum is another")
         except Exception as error:  # what a damaged file makes its readers raise has no end
             why = " ".join(str(error).split()) or type(error).__name__

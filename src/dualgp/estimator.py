@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dualgp._checks import as_float_array, check_count
+from dualgp._checks import SMALLEST_SPREAD, as_float_array, check_count, check_size, refuse_other_kinds
 from dualgp._random import subkey
 from dualgp._translate import rescaled, translated
 from dualgp.checkpoints import delete
@@ -21,6 +21,7 @@ from dualgp.conditioning import Conditioning, one_if_constant
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
+from dualgp.operators import policy
 from dualgp.operators.layout import as_mesh
 from dualgp.operators.noise import check_noise
 from dualgp.posterior import Posterior
@@ -125,8 +126,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> GPRegressor:
         """Learn from (n, d) inputs and (n,) targets, and condition on all of them."""
         deadline = Deadline(self.max_seconds)
-        X, y = validate_data(self, X, y, dtype=DTYPES, order="C", y_numeric=True)
-        y, settings = y.astype(np.float64), self._settings()
+        X, y = self._validated(X, y)
+        settings = self._settings(len(y))
         self._set_units(X, y)
         targets = (y - self.y_offset_) / self.y_scale_
         condition = Conditioning(self._inputs(X), targets, self._key(), deadline, settings)
@@ -167,6 +168,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         draws if the fit was exact (up to 4,096 rows), and an error otherwise.
         """
         posterior, x = self._ready(X)
+        policy.check_functions(check_count(n_samples, "n_samples"), len(x), "n_samples")
         rng = check_random_state(random_state)
         if n_samples <= posterior.num_samples:
             which = rng.choice(posterior.num_samples, n_samples, replace=False)
@@ -191,7 +193,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def update(self, X: Any, y: Any) -> GPRegressor:
         """Condition on more data as well, from where the last solve ended. Learned parameters and scales stay."""
         check_is_fitted(self)
-        X, y = validate_data(self, X, y, dtype=DTYPES, order="C", y_numeric=True, reset=False)
+        X, y = self._validated(X, y, reset=False)
         targets = (y - self.y_offset_) / self.y_scale_
         posterior = self.posterior_.update(
             self._inputs(X),
@@ -218,10 +220,27 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         moves = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
         self.X_offset_ = X.mean(axis=0, dtype=np.float64) if moves else np.zeros(X.shape[1])
         self.y_offset_, self.y_scale_ = float(y.mean()), float(one_if_constant(y.std(), y))
+        if self.y_scale_ < SMALLEST_SPREAD:
+            raise ValueError(f"y varies by {self.y_scale_:.3g} only: too little to be squared. Choose a smaller unit.")
 
-    def _settings(self) -> dict[str, Any]:
+    def _validated(self, X: Any, y: Any = None, reset: bool = True) -> Any:
+        """Inputs, or inputs and targets in float64, or a sentence: what every call begins with."""
+        refuse_other_kinds(X, "X")
+        if y is None:
+            X = validate_data(self, X, dtype=DTYPES, order="C", reset=False)
+            check_size(X, "X")
+            return X
+        refuse_other_kinds(y, "y")
+        X, y = validate_data(self, X, y, dtype=DTYPES, order="C", y_numeric=True, reset=reset)
+        y = y.astype(np.float64)
+        check_size(X, "X")
+        check_size(y, "y")
+        return X, y
+
+    def _settings(self, n: int) -> dict[str, Any]:
         """Settings of `learn` and `condition`."""
         num_samples = check_count(self.n_samples, "n_samples")
+        policy.check_functions(num_samples, n, "n_samples")
         mesh = None if self.devices is None else as_mesh(self.devices)
         solver = as_solver(self._solver())
         return {"solver": solver, "num_samples": num_samples, "mesh": mesh, "progress": bool(self.verbose)}
@@ -314,8 +333,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
     def _ready(self, X: Any) -> tuple[Posterior, np.ndarray]:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=DTYPES, order="C", reset=False)
-        return self.posterior_, self._inputs(X)
+        return self.posterior_, self._inputs(self._validated(X))
 
 
 class _Watcher:

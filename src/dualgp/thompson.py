@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp._arrays import in_wide
-from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points
+from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points, check_size
 from dualgp._files import check_file, hold
 from dualgp._random import generator, subkey, subkeys
 from dualgp._types import RandomKey
@@ -133,6 +133,7 @@ class ThompsonSampler:
     def ask(self, num: int) -> Float[np.ndarray, "num d"]:
         """`num` points to try next, none of them pending or failed. They are pending from now on."""
         check_count(num, "num", 1)
+        policy.check_functions(num, len(self.state.y), "num")
         state, key = self.state, self._key
         with _shown(self.progress) as report:
             if len(state.y) < max(self.num_initial, 2):
@@ -149,11 +150,15 @@ class ThompsonSampler:
         state, d = self.state, len(self.state.bounds)
         points = np.asarray(as_float_array(x, "x"), np.float64)
         points = np.asarray(check_points(points[None] if points.ndim == 1 and d == len(points) else points, "x", d))
-        values = np.atleast_1d(np.asarray(as_float_array(y, "y"), np.float64)).ravel()
+        values = np.atleast_1d(np.asarray(as_float_array(y, "y"), np.float64))
+        if values.ndim > 1 and values.shape != (len(values), 1):
+            raise ValueError(f"y must have shape (m,), one value for each point, got {values.shape}.")
+        values = values.ravel()
         if len(values) != len(points):
             raise ValueError(f"y has {len(values)} value(s) for {len(points)} point(s). Pass one for each, or NaN.")
         failed = np.isnan(values)
         check_finite(values[~failed], "y without the failed ones")
+        check_size(values[~failed], "y")
         self.state = replace(
             state,
             x=np.concatenate([state.x, points[~failed]]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -250,7 +251,7 @@ def _measure(kernel: Kernel, x: Points) -> Extent:
 def _check_distances(d: int, extent: Extent) -> None:
     """Squared distances must not overflow: inf - inf would be a NaN in the middle of a solve."""
     largest = np.asarray(extent.largest)
-    if not float(largest) ** 2 * 8 * d < float(jnp.finfo(largest.dtype).max):
+    if not float(largest) < math.sqrt(float(jnp.finfo(largest.dtype).max) / (8 * d)):
         raise ValueError(
             f"x divided by the lengthscales reaches {largest:.1g}: squared distances overflow {largest.dtype}. "
             "Scale the inputs, for example to standard deviation 1."

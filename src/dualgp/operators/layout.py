@@ -284,6 +284,8 @@ def as_mesh(devices: Mesh | int | str | Sequence[jax.Device]) -> Mesh:
                 f"ones on a CPU, set XLA_FLAGS=--xla_force_host_platform_device_count={devices} before JAX is imported."
             )
         return Mesh(np.array(there[:devices]), (AXIS,))
+    if not isinstance(devices, (list, tuple)) or not devices or not all(isinstance(d, jax.Device) for d in devices):
+        raise ValueError(f'devices must be a number, "all", a list of JAX devices or a mesh, got {devices!r}.')
     return Mesh(np.array(list(devices)), (AXIS,))
 
 

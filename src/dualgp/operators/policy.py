@@ -80,6 +80,16 @@ def needs_care(n: int, mean_squared_norm: float, variance: float, noise: float) 
     return error > LARGE_ERROR * noise
 
 
+def check_functions(num_samples: int, rows: int, name: str, num_features: int = 4096) -> None:
+    """Refuse more functions than memory holds, before any is drawn: weights of features, and four columns of rows."""
+    size, most = 8.0 * num_samples * (num_features + 4 * rows), machine_memory()
+    if size > most:
+        raise ValueError(
+            f"{name}={num_samples:.6g} functions would take {size / 1e9:,.0f} GB, and this process may use "
+            f"{most / 1e9:,.0f}. Ask for at most {int(most / size * num_samples):,}; 64 know a standard deviation to 9 %."
+        )
+
+
 def keeps_kernel_matrix(size: int, memory: int | None, *, few_passes: bool, is_cheap: bool, share: float = 1.0) -> bool:
     """Whether K, or a device's `share` of the machine for it, of `size` bytes is kept in memory between products.
 

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dualgp._arrays import full_precision, wide
+from dualgp._checks import check_values
 from dualgp._types import AnyArray, Columns, Points
 from dualgp.operators.cross import CrossProduct, evaluate_blocks
 from dualgp.operators.tiles import sum_over_tiles
@@ -36,7 +37,9 @@ class SamplePaths(eqx.Module):
     def __call__(self, x: Any) -> Float[AnyArray, "s m"]:
         blocks = evaluate_blocks((self.prior, self.update), x, self.update.x, self.update.kernel)
         values = [self.mean.astype(update.dtype) + prior + update for prior, update in blocks]
-        return (values[0] if len(values) == 1 else np.concatenate(values)).T
+        joined = values[0] if len(values) == 1 else np.concatenate(values)
+        check_values(joined, x)
+        return joined.T
 
     @full_precision
     def each(self, x: Float[AnyArray, "s q d"]) -> tuple[Float[Array, "s q"], Float[Array, "s q d"]]:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from dualgp._arrays import in_wide, is_traced, wide
-from dualgp._checks import check_targets, refuse_traced
+from dualgp._checks import check_targets, check_values, refuse_traced
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.operators.cross import CrossProduct
 from dualgp.operators.layout import Layout, Local
@@ -204,7 +204,9 @@ class Posterior(ABC):
         points = jnp.asarray(self.model.kernel.points(x, "x", self.d), precision(self.x))
         variance = np.asarray(self.model.kernel.diagonal(points), np.float64)
         factor = np.minimum(np.sqrt(self._explained(x)), np.sqrt(variance) / 2)
-        return factor * root + variance * rounding
+        bound = factor * root + variance * rounding
+        check_values(bound, x)
+        return bound
 
     @property
     def _host_targets(self) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp._arrays import is_traced
+from dualgp._checks import check_values
 from dualgp._types import AnyArray
 from dualgp.operators.cross import CrossProduct, evaluate_blocks
 from dualgp.posterior.paths import SamplePaths
@@ -34,9 +35,14 @@ class Predictor(eqx.Module):
     def blocks(self, x: Any) -> Iterator[Block]:
         """Mean and deviations at one block of points after the other; traced points are one block."""
         functions = (self.far,) if self.prior is None else (self.far, self.prior)
+        first = 0
         for far, *prior in evaluate_blocks(functions, x, self.far.x, self.far.kernel):
             mean = self.constant.astype(far.dtype) + far[:, 0]
-            yield mean, prior[0] - far[:, 1:] if prior else far[:, 1:]
+            deviations = prior[0] - far[:, 1:] if prior else far[:, 1:]
+            for values in (mean, deviations):
+                check_values(values, x, first)
+            first += len(mean)
+            yield mean, deviations
 
     def mean(self, x: Any) -> Float[AnyArray, " m"]:
         """The mean at (m, d) points."""
