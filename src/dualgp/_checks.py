@@ -79,14 +79,15 @@ def check_size(array: np.ndarray | jax.Array, name: str) -> None:
     largest = max(float(array.max()), -float(array.min()))
     if largest > LARGEST:
         where = np.unravel_index(int(np.argmax(np.abs(array))), array.shape)
+        place = f"{name}[{', '.join(str(int(i)) for i in where)}]"
         raise ValueError(
-            f"{name} has values as large as {name}[{', '.join(str(int(i)) for i in where)}] = {largest:.3g} (without its "
-            "sign): too large to be squared. Rescale, or drop such rows."
+            f"{name} has values as large as {place} = {array[where]:.3g}: too large to be squared. Rescale, or drop such "
+            "rows."
         )
 
 
 def check_values(values: Any, x: Any, first: int = 0) -> None:
-    """Refuse answers at points that the arithmetic cannot reach, naming the point; `first`: its row in x of the first."""
+    """Refuse answers at points that the arithmetic cannot reach, naming the point; `first`: the row of the first one in x."""
     if is_traced(values, x):
         return
     bad = ~np.isfinite(values)

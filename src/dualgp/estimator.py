@@ -220,8 +220,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         moves = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
         self.X_offset_ = X.mean(axis=0, dtype=np.float64) if moves else np.zeros(X.shape[1])
         self.y_offset_, self.y_scale_ = float(y.mean()), float(one_if_constant(y.std(), y))
-        if self.y_scale_ < SMALLEST_SPREAD:
-            raise ValueError(f"y varies by {self.y_scale_:.3g} only: too little to be squared. Choose a smaller unit.")
+        if 0 < np.ptp(y) < SMALLEST_SPREAD:
+            raise ValueError(f"y varies by {np.ptp(y):.3g} only: too little to be squared. Choose a smaller unit.")
 
     def _validated(self, X: Any, y: Any = None, reset: bool = True) -> Any:
         """Inputs, or inputs and targets in float64, or a sentence: what every call begins with."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -142,10 +143,9 @@ def _write(columns: dict, path: Path) -> None:
     from dualgp._files import replacing
 
     table, delimiter = pyarrow.table(columns), "\t" if ".tsv" in path.suffixes else ","
-    with replacing(path) as whole:
+    with replacing(path) as whole, os.fdopen(os.dup(whole.fileno()), "wb") as own:  # pyarrow closes what it writes to
         if path.suffix in PARQUET:
-            return parquet.write_table(table, whole)
-        with pyarrow.output_stream(whole, compression=COMPRESSED.get(path.suffix)) as file:
+            return parquet.write_table(table, own)
+        with pyarrow.output_stream(own, compression=COMPRESSED.get(path.suffix)) as file:
             file.write((delimiter.join(columns) + "\n").encode())  # pyarrow would put quotes around the names
             csv.write_csv(table, file, csv.WriteOptions(delimiter=delimiter, include_header=False))
-            file.flush()

@@ -267,7 +267,7 @@ def make_layout(n: int, devices: Mesh | int | str | Sequence[jax.Device] | None)
     return Local(n) if devices is None else Sharded(n, as_mesh(devices))
 
 
-def as_mesh(devices: Mesh | int | str | Sequence[jax.Device]) -> Mesh:
+def as_mesh(devices: Any) -> Mesh:
     """A mesh of these devices: a mesh itself, a number of the devices there are, "all" of them, or a list."""
     if isinstance(devices, Mesh):
         # A mesh with explicit axes would want every operation of a solver to name its sharding.

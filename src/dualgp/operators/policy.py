@@ -85,8 +85,8 @@ def check_functions(num_samples: int, rows: int, name: str, num_features: int = 
     size, most = 8.0 * num_samples * (num_features + 4 * rows), machine_memory()
     if size > most:
         raise ValueError(
-            f"{name}={num_samples:.6g} functions would take {size / 1e9:,.0f} GB, and this process may use "
-            f"{most / 1e9:,.0f}. Ask for at most {int(most / size * num_samples):,}; 64 know a standard deviation to 9 %."
+            f"{name}={num_samples:.6g} functions with {num_features:.6g} features would take {size / 1e9:,.0f} GB, and "
+            f"this process may use {most / 1e9:,.0f}. Ask for fewer: 64 functions know a standard deviation to 9 %."
         )
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from dualgp._arrays import in_wide, is_traced, wide
+from dualgp._arrays import in_wide, is_traced, on_device, wide
 from dualgp._checks import check_targets, check_values, refuse_traced
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.operators.cross import CrossProduct
@@ -201,7 +201,7 @@ class Posterior(ABC):
         if x is None:
             largest = self.model.kernel.largest_variance()
             return math.sqrt(largest) * root / 2 + largest * rounding
-        points = jnp.asarray(self.model.kernel.points(x, "x", self.d), precision(self.x))
+        points = on_device(self.model.kernel.points(x, "x", self.d), precision(self.x))
         variance = np.asarray(self.model.kernel.diagonal(points), np.float64)
         factor = np.minimum(np.sqrt(self._explained(x)), np.sqrt(variance) / 2)
         bound = factor * root + variance * rounding
