@@ -26,8 +26,8 @@ def refuse_other_kinds(value: Any, name: str) -> None:
 
 
 def _has_times(value: Any) -> bool:
-    kinds = getattr(value, "dtypes", None)  # of a data frame
-    kinds = [getattr(value, "dtype", None)] if kinds is None else list(kinds)
+    kinds = getattr(value, "dtypes", getattr(value, "dtype", None))  # the first of data frames
+    kinds = list(kinds) if hasattr(kinds, "__iter__") else [kinds]
     if any(getattr(kind, "kind", "") in ("m", "M") or str(kind).startswith(("Date", "Duration")) for kind in kinds):
         return True
     if isinstance(value, (list, tuple)) and value:
@@ -81,13 +81,13 @@ def check_size(array: np.ndarray | jax.Array, name: str) -> None:
         where = np.unravel_index(int(np.argmax(np.abs(array))), array.shape)
         place = f"{name}[{', '.join(str(int(i)) for i in where)}]"
         raise ValueError(
-            f"{name} has values as large as {place} = {array[where]:.3g}: too large to be squared. Rescale, or drop such "
-            "rows."
+            f"{name} has values as large as {place} = {array[where]:.3g}: too large to be squared. Rescale, or drop "
+            "such rows."
         )
 
 
 def check_values(values: Any, x: Any, first: int = 0) -> None:
-    """Refuse answers at points that the arithmetic cannot reach, naming the point; `first`: the row of the first one in x."""
+    """Refuse answers at points that the arithmetic cannot reach, naming the point; `first` is the first row in x."""
     if is_traced(values, x):
         return
     bad = ~np.isfinite(values)

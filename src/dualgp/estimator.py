@@ -11,13 +11,13 @@ import jax
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from dualgp._checks import SMALLEST_SPREAD, as_float_array, check_count, check_size, refuse_other_kinds
+from dualgp._checks import SMALLEST_SPREAD, as_float_array, check_count
 from dualgp._random import subkey
 from dualgp._translate import rescaled, translated
 from dualgp.checkpoints import delete
-from dualgp.conditioning import Conditioning, one_if_constant
+from dualgp.conditioning import Conditioning, one_if_constant, validated
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
@@ -41,7 +41,6 @@ except ImportError:
 
 
 NOISE = 0.1  # relative to the variance of y, to start from
-DTYPES = [np.float64, np.float32, np.uint8]  # X of these is taken as it is; others become the first
 
 
 class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
@@ -126,7 +125,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> GPRegressor:
         """Learn from (n, d) inputs and (n,) targets, and condition on all of them."""
         deadline = Deadline(self.max_seconds)
-        X, y = self._validated(X, y)
+        X, y = validated(self, X, y)
         settings = self._settings(len(y))
         self._set_units(X, y)
         targets = (y - self.y_offset_) / self.y_scale_
@@ -193,7 +192,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def update(self, X: Any, y: Any) -> GPRegressor:
         """Condition on more data as well, from where the last solve ended. Learned parameters and scales stay."""
         check_is_fitted(self)
-        X, y = self._validated(X, y, reset=False)
+        X, y = validated(self, X, y, reset=False)
         targets = (y - self.y_offset_) / self.y_scale_
         posterior = self.posterior_.update(
             self._inputs(X),
@@ -222,20 +221,6 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         self.y_offset_, self.y_scale_ = float(y.mean()), float(one_if_constant(y.std(), y))
         if 0 < np.ptp(y) < SMALLEST_SPREAD:
             raise ValueError(f"y varies by {np.ptp(y):.3g} only: too little to be squared. Choose a smaller unit.")
-
-    def _validated(self, X: Any, y: Any = None, reset: bool = True) -> Any:
-        """Inputs, or inputs and targets in float64, or a sentence: what every call begins with."""
-        refuse_other_kinds(X, "X")
-        if y is None:
-            X = validate_data(self, X, dtype=DTYPES, order="C", reset=False)
-            check_size(X, "X")
-            return X
-        refuse_other_kinds(y, "y")
-        X, y = validate_data(self, X, y, dtype=DTYPES, order="C", y_numeric=True, reset=reset)
-        y = y.astype(np.float64)
-        check_size(X, "X")
-        check_size(y, "y")
-        return X, y
 
     def _settings(self, n: int) -> dict[str, Any]:
         """Settings of `learn` and `condition`."""
@@ -333,7 +318,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
     def _ready(self, X: Any) -> tuple[Posterior, np.ndarray]:
         check_is_fitted(self)
-        return self.posterior_, self._inputs(self._validated(X))
+        return self.posterior_, self._inputs(validated(self, X, reset=False))
 
 
 class _Watcher:
