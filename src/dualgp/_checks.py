@@ -1,6 +1,7 @@
 """One wording for every input error: what was wrong, what was got, what to do."""
 
 import datetime
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -27,7 +28,7 @@ def refuse_other_kinds(value: Any, name: str) -> None:
 
 def _has_times(value: Any) -> bool:
     kinds = getattr(value, "dtypes", getattr(value, "dtype", None))  # the first of data frames
-    kinds = list(kinds) if hasattr(kinds, "__iter__") else [kinds]
+    kinds = list(kinds) if isinstance(kinds, Iterable) else [kinds]
     if any(getattr(kind, "kind", "") in ("m", "M") or str(kind).startswith(("Date", "Duration")) for kind in kinds):
         return True
     if isinstance(value, (list, tuple)) and value:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from dualgp._arrays import refuse_fork
-from dualgp._checks import check_size, refuse_other_kinds
+from dualgp._checks import SMALLEST_SPREAD, check_size, refuse_other_kinds
 from dualgp._random import subkey
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
@@ -61,4 +61,6 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool = True) -> Any:
     targets = targets.astype(np.float64)
     check_size(X, "X")
     check_size(targets, "y")
+    if reset and 0 < np.ptp(targets) < SMALLEST_SPREAD:
+        raise ValueError(f"y varies by {np.ptp(targets):.3g} only: too little to be squared. Choose a smaller unit.")
     return X, targets

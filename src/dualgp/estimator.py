@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from dualgp._checks import SMALLEST_SPREAD, as_float_array, check_count
+from dualgp._checks import as_float_array, check_count
 from dualgp._random import subkey
 from dualgp._translate import rescaled, translated
 from dualgp.checkpoints import delete
@@ -219,8 +219,6 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         moves = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
         self.X_offset_ = X.mean(axis=0, dtype=np.float64) if moves else np.zeros(X.shape[1])
         self.y_offset_, self.y_scale_ = float(y.mean()), float(one_if_constant(y.std(), y))
-        if 0 < np.ptp(y) < SMALLEST_SPREAD:
-            raise ValueError(f"y varies by {np.ptp(y):.3g} only: too little to be squared. Choose a smaller unit.")
 
     def _settings(self, n: int) -> dict[str, Any]:
         """Settings of `learn` and `condition`."""
