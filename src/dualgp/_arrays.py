@@ -62,7 +62,10 @@ def is_here(array: Any) -> bool:
 
 def as_parameter(value: Any) -> Any:
     """A hyperparameter as an array leaf: NumPy float64 unless it is a JAX value already (so that 0.7 stays 0.7)."""
-    return value if isinstance(value, jax.Array) else np.asarray(value, dtype=np.float64)
+    try:
+        return value if isinstance(value, jax.Array) else np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"A hyperparameter must be a number or a list of numbers, got {value!r}.") from None
 
 
 def as_floats(x: Any) -> jax.Array:

@@ -24,6 +24,25 @@ def refuse_other_kinds(value: Any, name: str) -> None:
             f"{name} holds times (dates, datetimes or durations). Make them numbers in a unit that you choose, such as "
             "days: (t - t.min()) / np.timedelta64(1, 'D')."
         )
+    if (name_of_text := _text_column(value)) is not None:
+        raise TypeError(
+            f"{name} holds text in column {name_of_text!r}. Encode it as numbers first; the command `dualgp fit` does."
+        )
+
+
+def _text_column(frame: Any) -> Any:
+    """The name of a data frame's first column that begins with text."""
+    names = getattr(frame, "columns", None)
+    if names is None or not len(frame):
+        return None
+    return next((name for name in names if _is_text(frame[name])), None)
+
+
+def _is_text(column: Any) -> bool:
+    kind = str(getattr(column, "dtype", ""))
+    return kind.lower() in ("object", "str", "string", "category", "categorical") and isinstance(
+        next(iter(column)), str
+    )
 
 
 def _has_times(value: Any) -> bool:
@@ -56,7 +75,7 @@ def as_float_array(value: Any, name: str) -> np.ndarray | jax.Array:
         raise TypeError(
             f"{name} must hold real numbers, got dtype {array.dtype}. Encode text and categories as numbers first."
         )
-    return array.astype(np.float32) if array.dtype.itemsize < 4 else array
+    return array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64, copy=False)
 
 
 def check_finite(array: np.ndarray | jax.Array, name: str) -> None:
@@ -182,6 +201,12 @@ def check_key(key: Any, purpose: str) -> jax.Array:
     if not isinstance(key, jax.Array):
         raise TypeError(f"key must be a JAX random key, got {type(key).__name__}. Pass key=jax.random.key({key!r}).")
     return key
+
+
+def check_number(value: Any, name: str) -> None:
+    """Refuse what is no number at all."""
+    if not isinstance(value, (int, float, np.number)):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
 
 
 def check_count(value: Any, name: str, least: int = 0) -> int:

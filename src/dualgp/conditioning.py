@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,3 +65,13 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool = True) -> Any:
     if reset and 0 < np.ptp(targets) < SMALLEST_SPREAD:
         raise ValueError(f"y varies by {np.ptp(targets):.3g} only: too little to be squared. Choose a smaller unit.")
     return X, targets
+
+
+def finite_score(score: Callable[..., float], estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
+    """A score, or a sentence where squares leave the range of numbers. That of a single row is NaN, with a warning."""
+    refuse_other_kinds(y, "y")
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = float(score(estimator, X, y, sample_weight))
+    if not np.isfinite(found) and len(y) > 1:
+        raise ValueError("R^2 is not a finite number: y is too large or too small to be squared. Choose another unit.")
+    return found

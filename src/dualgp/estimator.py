@@ -13,11 +13,11 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from dualgp._checks import as_float_array, check_count
+from dualgp._checks import as_float_array
 from dualgp._random import subkey
 from dualgp._translate import rescaled, translated
 from dualgp.checkpoints import delete
-from dualgp.conditioning import Conditioning, one_if_constant, validated
+from dualgp.conditioning import Conditioning, finite_score, one_if_constant, validated
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
@@ -25,7 +25,7 @@ from dualgp.operators import policy
 from dualgp.operators.layout import as_mesh
 from dualgp.operators.noise import check_noise
 from dualgp.posterior import Posterior
-from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, Solver, as_solver
+from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, as_solver
 from dualgp.solvers.stopping import Deadline
 
 try:  # scikit-learn >= 1.9
@@ -126,10 +126,9 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         """Learn from (n, d) inputs and (n,) targets, and condition on all of them."""
         deadline = Deadline(self.max_seconds)
         X, y = validated(self, X, y)
-        settings = self._settings(len(y))
         self._set_units(X, y)
         targets = (y - self.y_offset_) / self.y_scale_
-        condition = Conditioning(self._inputs(X), targets, self._key(), deadline, settings)
+        condition = Conditioning(self._inputs(X), targets, self._key(), deadline, self._settings(len(y)))
         watcher = _Watcher(self, X, y) if hasattr(self, "_init_callback_context") else None
         model, self.interrupted_ = self._start(one_if_constant(X.std(axis=0, dtype=np.float64), X)), False
         posterior = self._learn(model, condition, watcher) if self.learn else self._take_as_given(model, condition)
@@ -160,6 +159,10 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             return self._outputs(mean), std.astype(np.float64) * self.y_scale_
         return self._outputs(posterior.mean(x))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R^2 of the mean's predictions."""
+        return finite_score(RegressorMixin.score, self, X, y, sample_weight)
+
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws of new observations, noise included, jointly at (m, d) points: (m, n_samples).
 
@@ -167,7 +170,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         draws if the fit was exact (up to 4,096 rows), and an error otherwise.
         """
         posterior, x = self._ready(X)
-        policy.check_functions(check_count(n_samples, "n_samples"), len(x), "n_samples")
+        policy.check_functions(n_samples, len(x), "n_samples")
         rng = check_random_state(random_state)
         if n_samples <= posterior.num_samples:
             which = rng.choice(posterior.num_samples, n_samples, replace=False)
@@ -222,8 +225,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
     def _settings(self, n: int) -> dict[str, Any]:
         """Settings of `learn` and `condition`."""
-        num_samples = check_count(self.n_samples, "n_samples")
-        policy.check_functions(num_samples, n, "n_samples")
+        num_samples = policy.check_functions(self.n_samples, n, "n_samples")
         mesh = None if self.devices is None else as_mesh(self.devices)
         solver = as_solver(self._solver())
         return {"solver": solver, "num_samples": num_samples, "mesh": mesh, "progress": bool(self.verbose)}
@@ -291,7 +293,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         """A fit that may go on later must draw the same numbers again."""
         return _key(0 if self.random_state is None and self.checkpoint is not None else self.random_state)
 
-    def _solver(self) -> Solver | str:
+    def _solver(self) -> Any:
         return Auto(tol=self.tol) if isinstance(self.solver, str) and self.solver == "auto" else self.solver
 
     def _keep(self, posterior: Posterior) -> None:

@@ -182,7 +182,7 @@ JUNK = (
     np.zeros((2, 2)),
     {},
 )
-SETTINGS = ("kernel", "noise", "solver", "n_samples", "tol", "max_seconds", "devices", "random_state", "verbose")
+SETTINGS = ("kernel", "noise", "solver", "n_samples", "tol", "max_seconds", "devices", "random_state")
 
 
 def settings() -> Iterator[tuple[str, Callable]]:
@@ -259,6 +259,8 @@ def is_sentence(error: BaseException) -> bool:
     """An error of a usual kind, raised by dualgp or by scikit-learn's validation, in words."""
     if not isinstance(error, (ValueError, TypeError, NotImplementedError)) or " " not in str(error):
         return False
+    if "must be" in str(error) or type(error).__name__ == "TypeCheckError":  # the tests' own check of annotations
+        return True
     raised = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
     if "sklearn" in raised.parts:
         return True
@@ -274,8 +276,7 @@ def attack(share: float = 1.0, seed: int = 0, show: bool = False) -> Counter:
         outcome, said = judge(call, plain)
         counts[outcome] += 1
         if outcome in BAD:
-            counts["bad ones"] += 0
             print(f"  {outcome}: {name} {said}", file=sys.stderr)
         elif show and outcome == "sentence":
             print(f"  {name}: {said}", file=sys.stderr)
-    return Counter({name: number for name, number in counts.items() if number})
+    return counts

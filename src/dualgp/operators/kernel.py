@@ -65,8 +65,8 @@ class KernelOperator(Operator):
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(kernel).__name__}.")
-        dtype = np.result_type(getattr(x, "dtype", np.float64), np.float32) if dtype is None else dtype
         x = kernel.points(x) if mesh is None or not hasattr(x, "shape") else x
+        dtype = np.result_type(x.dtype, np.float32) if dtype is None else dtype
         if x.shape[0] == 0:
             raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
         self.kernel, self.noise, self.layout = kernel, as_noise(noise), make_layout(x.shape[0], mesh)
