@@ -43,7 +43,16 @@ def table():
     return fit_table(columns, "y", n_samples=2, learn=False, random_state=0)
 
 
+def campaign():
+    sampler = dg.ThompsonSampler([(-2, 2)] * 3, key=jax.random.key(0), model=dg.GaussianProcess(dg.RBF(0.9), 0.1))
+    x, y = data(30)
+    sampler.tell(x, y)
+    return sampler.state
+
+
 def predict(model):
+    if isinstance(model, dg.thompson.ThompsonState):
+        return np.concatenate([model.x.ravel(), model.y, np.ravel(model.bounds), [float(model.model.noise)]])
     if hasattr(model, "encoding"):
         return np.stack(list(model.predict({"a": X_NEW[:, 0], "b": X_NEW[:, 1], "c": ["up"] * 7}).values()))
     if isinstance(model, dg.GPRegressor):
@@ -51,7 +60,7 @@ def predict(model):
     return np.stack(model.predict(X_NEW))
 
 
-@pytest.fixture(scope="module", params=[exact, sampled, table], ids=lambda make: make.__name__)
+@pytest.fixture(scope="module", params=[exact, sampled, table, campaign], ids=lambda make: make.__name__)
 def saved(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "model.dgp"
     dg.save(request.param(), path)
@@ -60,20 +69,20 @@ def saved(request, tmp_path_factory):
 
 def test_no_flipped_bit_of_any_header_loads_another_model(saved, tmp_path):
     path, good = saved
-    found = flips.outcomes(flips.flips(path, 250, 0), tmp_path / "m", predict, good, may_differ=False)
-    assert set(found) <= ALLOWED and found["sentence"] > 100, found
+    found = flips.outcomes(flips.flips(path, 150, 0), tmp_path / "m", predict, good, may_differ=False)
+    assert set(found) <= ALLOWED and found["sentence"] > 70, found
 
 
 def test_no_cut_or_overwritten_file_loads_another_model(saved, tmp_path):
     path, good = saved
-    found = flips.outcomes(flips.mutations(path, 60, 0), tmp_path / "m", predict, good, may_differ=False)
-    assert set(found) <= ALLOWED and found["sentence"] > 40, found
+    found = flips.outcomes(flips.mutations(path, 40, 0), tmp_path / "m", predict, good, may_differ=False)
+    assert set(found) <= ALLOWED and found["sentence"] > 25, found
 
 
 def test_an_edit_with_valid_checksums_is_a_sentence_or_a_model_that_predicts(saved, tmp_path):
     path, good = saved
-    found = flips.outcomes(flips.edits(path, 60, 0), tmp_path / "m", predict, good, may_differ=True)
-    assert set(found) <= ALLOWED | {"changed"} and found["sentence"] > 20, found
+    found = flips.outcomes(flips.edits(path, 40, 0), tmp_path / "m", predict, good, may_differ=True)
+    assert set(found) <= ALLOWED | {"changed"} and found["sentence"] > 12, found
 
 
 def test_a_shape_in_a_header_that_leaves_bytes_over_is_found(saved, tmp_path):
@@ -82,6 +91,8 @@ def test_a_shape_in_a_header_that_leaves_bytes_over_is_found(saved, tmp_path):
     _, arrays = read(path)
     wide = [a for a in arrays.values() if a.ndim == 2 and a.shape[1] > 1 and a.nbytes > 4096]
     text = path.read_bytes()
+    if not wide:
+        pytest.skip("no array with several columns is large enough")
     for rows, columns in {array.shape for array in wide}:
         old, new = f"'shape': ({rows}, {columns})".encode(), f"'shape': ({rows}, 1)".encode()
         assert old in text
@@ -253,3 +264,45 @@ def test_a_second_process_at_one_path_is_told_so_and_a_killed_one_does_not_matte
     assert first is not second
     del first, second
     assert [name for name in os.listdir(tmp_path) if name.startswith("state")] == []
+
+
+def test_no_flipped_bit_of_a_checkpoint_gives_another_state(tmp_path):
+    path, state = tmp_path / "run", (np.arange(3000.0), np.arange(6))
+    Checkpoint(path, 0).save(state, {"step": 3})
+    like = (np.zeros(0), np.zeros(0, int))
+    found, good = Counter(), path.read_bytes()
+    for variant in (*flips.flips(path, 200, 0), *flips.mutations(path, 40, 0)):
+        path.write_bytes(variant)
+        try:
+            (first, second), progress = Checkpoint(path, 0).load(like)
+        except ValueError as error:
+            assert "Delete it to start anew" in str(error) and len(str(error).splitlines()) == 1
+            found["sentence"] += 1
+        else:
+            assert np.array_equal(first, state[0]) and np.array_equal(second, state[1]) and progress == {"step": 3}
+            found["harmless"] += 1
+    assert found["sentence"] > 150, found
+    path.write_bytes(good)
+    assert Checkpoint(path, 0).load(like)[1] == {"step": 3}
+
+
+def test_a_model_solved_in_float32_keeps_nothing_in_float64_that_it_never_uses(tmp_path):
+    x, y = data(500)
+    model, key = dg.GaussianProcess(dg.Matern32(0.8), 0.1), jax.random.key(0)
+    post = model.condition(x.astype(np.float32), y, solver=dg.BlockDescent(), num_samples=8, key=key)
+    dg.save(post, tmp_path / "m")
+    _, arrays = read(tmp_path / "m")
+    assert not [a.shape for a in arrays.values() if a.dtype == np.float64 and a.size > 4096]
+    loaded = dg.load(tmp_path / "m")
+    for one, other in zip(post.predict(X_NEW), loaded.predict(X_NEW), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(post.samples(X_NEW), loaded.samples(X_NEW))
+
+
+def test_a_diverged_posterior_is_saved_and_read(tmp_path):
+    x, y = data(200)
+    model, solver = dg.GaussianProcess(dg.RBF(2.0), 1e-3), dg.SDD(step_size=1e4, num_steps=200, batch_size=50)
+    with pytest.warns(dg.solvers.DivergenceWarning):
+        post = model.condition(x, y, solver=solver, num_samples=2, num_features=64, key=jax.random.key(0))
+    dg.save(post, tmp_path / "m")
+    assert np.isfinite(predict(dg.load(tmp_path / "m"))).all()
