@@ -292,3 +292,16 @@ def test_predictions_of_every_kind_come_back(ending, table):
     done = use("predict", table, b"a,b,colour\n1,2,green\n0.5,0.4,blue\n", f"kind{ending}")
     assert done.exit_code == 0, done.output
     assert read_table(table / f"kind{ending}").column_names == ["mean", "std", "q05", "q95"]
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "report"])
+def test_a_pipe_as_output_is_refused_before_any_work(command, table, monkeypatch):
+    import os
+
+    pipe = table / "pipe.csv"
+    if not pipe.exists():
+        os.mkfifo(pipe)
+    inputs = {"fit": ["t.csv", "--target", "y"], "predict": ["m.dgp", "t.csv"], "report": ["m.dgp"]}[command]
+    monkeypatch.chdir(table)
+    done = run([command, *inputs, "-o", str(pipe)])
+    assert done.exit_code == 2 and "is not an ordinary file" in done.output, done.output

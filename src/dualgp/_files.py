@@ -54,6 +54,8 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+            if fcntl is None:
+                file.close()  # there open files cannot be renamed
             os.replace(temporary, path)
     except OSError as error:
         raise OSError(
