@@ -72,9 +72,18 @@ def _check_posterior(posterior: Posterior) -> None:
         check_positive(term.variance, "a prior variance")
         if np.min(np.asarray(term.weights), initial=0.0) < 0:
             raise ValueError("a random feature has a negative weight")
-    # Shapes fit together if a prediction can be traced.
-    point = jax.ShapeDtypeStruct((1, posterior.d), posterior.x.dtype)
-    jax.eval_shape(posterior.mean if posterior.prior is None else posterior.predict, point)
+    # Shapes fit together if predictions can be traced.
+    point = np.zeros((1, posterior.d), posterior.x.dtype)
+    values = [
+        eqx.filter_eval_shape(_call, part, point) for part in (posterior.far, posterior.prior) if part is not None
+    ]
+    if {value.shape[1] for value in values[1:]} - {shape[1] - 1}:
+        raise ValueError("there are more prior functions than samples, or fewer")
+
+
+@eqx.filter_jit  # arrays are arguments, and a second file of the same shapes is not traced again
+def _call(part: Any, x: Any) -> Any:
+    return part(x)
 
 
 def _check_regressor(regressor: GPRegressor) -> None:
