@@ -15,7 +15,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 # From left to right. A module belongs to the place that has the longest beginning of its name, and may import its own
 # place and those before it.
 FLOW = {
-    "words": ("_arrays", "_checks", "_morgan", "_npz", "_random", "_threads", "_types"),
+    "words": ("_arrays", "_checks", "_files", "_morgan", "_npz", "_random", "_threads", "_types"),
     "kernels": ("kernels", "_translate"),
     "operators": ("operators",),
     "checkpoints": ("checkpoints",),
@@ -25,7 +25,7 @@ FLOW = {
     "learning": ("learning",),
     "decisions": ("maxima", "thompson"),
     "sklearn": ("conditioning", "estimator", "data.fingerprints"),
-    "around": ("distributed", "io", "metrics", "plots"),
+    "around": ("distributed", "_sound", "io", "metrics", "plots"),
     "data sets": ("data",),
     "botorch": ("botorch",),
     "table": ("data.encoding", "data.shares", "data.smiles", "data.tables", "tablemodel", "tablefit", "report", "cli"),
@@ -49,7 +49,7 @@ NOT_CORE = (
     *(f"data.{name}" for name in ("tables", "encoding", "smiles", "shares")),
     *(f"data.{name}" for name in ("uci", "download", "large", "molecules", "synthetic")),
 )
-MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 6696, 350, 39
+MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 7600, 350, 39
 
 
 def is_in(module: str, package: str) -> bool:

@@ -1,19 +1,25 @@
-"""What fits to arrays and to files of rows share: scales, one deadline, and how a model is conditioned."""
+"""What fits to arrays and to files of rows share: valid input, scales, one deadline, how a model is conditioned."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
+from dualgp._arrays import refuse_fork
+from dualgp._checks import SMALLEST_SPREAD, check_size, refuse_other_kinds
 from dualgp._random import subkey
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.posterior import Posterior
 from dualgp.solvers import DivergenceWarning
 from dualgp.solvers.stopping import Deadline
+
+DTYPES = [np.float64, np.float32, np.uint8]  # X of these is taken as it is; others become the first
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,3 +47,31 @@ def one_if_constant(std: Any, values: np.ndarray, largest: Any = None) -> np.nda
     """
     largest = np.abs(values).max(axis=0) if largest is None else largest
     return np.where(std > 16 * np.finfo(np.result_type(values.dtype, np.float32)).eps * largest, std, 1.0)
+
+
+def validated(estimator: Any, X: Any, *y: Any, reset: bool = True) -> Any:
+    """Inputs, or inputs and targets in float64, or a sentence: what every call of an estimator begins with."""
+    refuse_fork()
+    for value, name in ((X, "X"), *((value, "y") for value in y)):
+        refuse_other_kinds(value, name)
+    if not y:
+        X = validate_data(estimator, X, dtype=DTYPES, order="C", reset=reset)
+        check_size(X, "X")
+        return X
+    X, targets = validate_data(estimator, X, *y, dtype=DTYPES, order="C", y_numeric=True, reset=reset)
+    targets = targets.astype(np.float64)
+    check_size(X, "X")
+    check_size(targets, "y")
+    if reset and 0 < np.ptp(targets) < SMALLEST_SPREAD:
+        raise ValueError(f"y varies by {np.ptp(targets):.3g} only: too little to be squared. Choose a smaller unit.")
+    return X, targets
+
+
+def finite_score(score: Callable[..., float], estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
+    """A score, or a sentence where squares leave the range of numbers. That of a single row is NaN, with a warning."""
+    refuse_other_kinds(y, "y")
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = float(score(estimator, X, y, sample_weight))
+    if not np.isfinite(found) and len(y) > 1:
+        raise ValueError("R^2 is not a finite number: y is too large or too small to be squared. Choose another unit.")
+    return found

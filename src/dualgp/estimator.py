@@ -11,20 +11,21 @@ import jax
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from dualgp._checks import as_float_array, check_count
+from dualgp._checks import as_float_array
 from dualgp._random import subkey
 from dualgp._translate import rescaled, translated
 from dualgp.checkpoints import delete
-from dualgp.conditioning import Conditioning, one_if_constant
+from dualgp.conditioning import Conditioning, finite_score, one_if_constant, validated
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
+from dualgp.operators import policy
 from dualgp.operators.layout import as_mesh
 from dualgp.operators.noise import check_noise
 from dualgp.posterior import Posterior
-from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, Solver, as_solver
+from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, as_solver
 from dualgp.solvers.stopping import Deadline
 
 try:  # scikit-learn >= 1.9
@@ -40,7 +41,6 @@ except ImportError:
 
 
 NOISE = 0.1  # relative to the variance of y, to start from
-DTYPES = [np.float64, np.float32, np.uint8]  # X of these is taken as it is; others become the first
 
 
 class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
@@ -128,11 +128,10 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> GPRegressor:
         """Learn from (n, d) inputs and (n,) targets, and condition on all of them."""
         deadline = Deadline(self.max_seconds)
-        X, y = validate_data(self, X, y, dtype=DTYPES, order="C", y_numeric=True)
-        y, settings = y.astype(np.float64), self._settings()
+        X, y = validated(self, X, y)
         self._set_units(X, y)
         targets = (y - self.y_offset_) / self.y_scale_
-        condition = Conditioning(self._inputs(X), targets, self._key(), deadline, settings)
+        condition = Conditioning(self._inputs(X), targets, self._key(), deadline, self._settings(len(y)))
         watcher = _Watcher(self, X, y) if hasattr(self, "_init_callback_context") else None
         model, self.interrupted_ = self._start(one_if_constant(X.std(axis=0, dtype=np.float64), X)), False
         posterior = self._learn(model, condition, watcher) if self.learn else self._take_as_given(model, condition)
@@ -163,6 +162,10 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             return self._outputs(mean), std.astype(np.float64) * self.y_scale_
         return self._outputs(posterior.mean(x))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R^2 of the mean's predictions."""
+        return finite_score(RegressorMixin.score, self, X, y, sample_weight)
+
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws of new observations, noise included, jointly at (m, d) points: (m, n_samples).
 
@@ -170,6 +173,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         draws if the fit was exact (up to 4,096 rows), and an error otherwise.
         """
         posterior, x = self._ready(X)
+        policy.check_functions(n_samples, len(x), "n_samples")
         rng = check_random_state(random_state)
         if n_samples <= posterior.num_samples:
             which = rng.choice(posterior.num_samples, n_samples, replace=False)
@@ -194,7 +198,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def update(self, X: Any, y: Any) -> GPRegressor:
         """Condition on more data as well, from where the last solve ended. Learned parameters and scales stay."""
         check_is_fitted(self)
-        X, y = validate_data(self, X, y, dtype=DTYPES, order="C", y_numeric=True, reset=False)
+        X, y = validated(self, X, y, reset=False)
         targets = (y - self.y_offset_) / self.y_scale_
         posterior = self.posterior_.update(
             self._inputs(X),
@@ -222,9 +226,9 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         self.X_offset_ = X.mean(axis=0, dtype=np.float64) if moves else np.zeros(X.shape[1])
         self.y_offset_, self.y_scale_ = float(y.mean()), float(one_if_constant(y.std(), y))
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self, n: int) -> dict[str, Any]:
         """Settings of `learn` and `condition`."""
-        num_samples = check_count(self.n_samples, "n_samples")
+        num_samples = policy.check_functions(self.n_samples, n, "n_samples")
         mesh = None if self.devices is None else as_mesh(self.devices)
         solver = as_solver(self._solver())
         return {"solver": solver, "num_samples": num_samples, "mesh": mesh, "progress": bool(self.verbose)}
@@ -292,7 +296,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         """A fit that may go on later must draw the same numbers again."""
         return _key(0 if self.random_state is None and self.checkpoint is not None else self.random_state)
 
-    def _solver(self) -> Solver | str:
+    def _solver(self) -> Any:
         return Auto(tol=self.tol) if isinstance(self.solver, str) and self.solver == "auto" else self.solver
 
     def _keep(self, posterior: Posterior) -> None:
@@ -319,8 +323,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
     def _ready(self, X: Any) -> tuple[Posterior, np.ndarray]:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=DTYPES, order="C", reset=False)
-        return self.posterior_, self._inputs(X)
+        return self.posterior_, self._inputs(validated(self, X, reset=False))
 
 
 class _Watcher:

@@ -102,6 +102,9 @@ class GaussianProcess(eqx.Module):
         prior, draw_key = None, None
         if num_samples:
             check_count(num_features, "num_features", 2)
+            policy.check_functions(
+                num_samples, operator.layout.height // operator.layout.num_devices, "num_samples", num_features
+            )
             sample_key, noise_key = (subkey(check_key(key, "Drawing samples"), what) for what in ("samples", "noise"))
             prior = prior_paths(self.kernel, operator.x.shape[1], num_samples, sample_key, num_features)
             draw_key = np.ravel(jax.random.key_data(noise_key))[:2]
@@ -199,6 +202,7 @@ class GaussianProcess(eqx.Module):
         """Functions drawn from the prior: a callable from (m, d) points to (num_samples, m) values."""
         for count, name in ((d, "d"), (num_samples, "num_samples"), (num_features, "num_features")):
             check_count(count, name, 1)
+        policy.check_functions(num_samples, 1, "num_samples", num_features)
         paths = prior_paths(self.kernel, d, num_samples, check_key(key, "sample_prior"), num_features)
         template = np.zeros((0, d), np.float32)
         return lambda x: float(self.mean) + evaluate(paths, x, template, self.kernel).T

@@ -24,6 +24,7 @@ import numpy as np
 from dualgp import __version__, kernels, solvers
 from dualgp._arrays import in_wide
 from dualgp._npz import NotReadable, read, write
+from dualgp._sound import FITTED, check_fields, check_sound, is_whole
 from dualgp._translate import translated
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
@@ -55,9 +56,11 @@ def save(value: Any, path: str | os.PathLike) -> None:
     Where many processes have a posterior together, all must call this; the first one writes.
     """
     arrays: dict[str, np.ndarray] = {}
-    content = _encode(value, arrays)
-    if not isinstance(content, dict) or "class" not in content:
+    if isinstance(value, (int, float, str, list, tuple, dict, np.ndarray, jax.Array)):
         raise TypeError(f"save writes posteriors, models, kernels and GPRegressors, got {type(value).__name__}.")
+    content = _encode(value, arrays)
+    if not is_whole(value):
+        raise TypeError(f"A {type(value).__name__} alone cannot be saved; posteriors, models and kernels can.")
     if writes():
         write(path, {"format": FORMAT, "version": VERSION, "dualgp": __version__, "content": content}, arrays)
 
@@ -75,9 +78,23 @@ def load(path: str | os.PathLike, *, classes: Sequence[type] = ()) -> Any:
             f"{__version__}, which reads versions up to {VERSION}. Upgrade dualgp to read it."
         )
     try:
-        return _decode(header["content"], arrays, {cls.__name__: cls for cls in classes})
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise NotReadable(f"{path} does not hold together ({error}). It was changed or damaged.") from None
+        value = _decode(header["content"], arrays, {cls.__name__: cls for cls in classes})
+        if not is_whole(value):
+            raise ValueError(f"it holds a {type(value).__name__}, which is no model")
+        check_sound(value)
+    except _Unknown as error:
+        raise NotReadable(
+            f"{path} contains a {error}, which is not part of dualgp. If it is a class of yours, pass it: "
+            f"load(path, classes=[{error}])."
+        ) from None
+    except Exception as error:  # what a changed file makes constructors raise has no end
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise NotReadable(f"{path} does not hold together ({why}). It was changed or damaged.") from None
+    return value
+
+
+class _Unknown(Exception):
+    """The file names a class that is neither ours nor passed."""
 
 
 def _package_class(name: str) -> type | None:
@@ -111,7 +128,7 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, Result):
         return {"class": "Result", "value": value.value}
     if isinstance(value, Posterior):
-        value = value.gathered()
+        value = _slim(value.gathered())
     if isinstance(value, Solution):
         value = dataclasses.replace(value, state=None, residuals=None, factor=_packed(value.factor))
     fields = _fields(value)
@@ -169,13 +186,11 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -
     name = content["class"]
     cls = own.get(name) if name in own or content.get("is_own") else _package_class(name)
     if cls is None:
-        raise NotReadable(
-            f"The file contains a {name}, which is not part of dualgp. "
-            f"If it is a class of yours, pass it: load(path, classes=[{name}])."
-        )
+        raise _Unknown(name)
     if cls is Result:
         return Result(content["value"])
     fields = {name: _decode(field, arrays, own) for name, field in content["fields"].items()}
+    check_fields(cls, fields)
     if cls is GPRegressor:
         return _as_regressor(fields)
     if cls is Solution:
@@ -204,8 +219,18 @@ def _as_version_2(fields: dict[str, Any]) -> dict[str, Any]:
 def _as_regressor(fields: dict[str, Any]) -> GPRegressor:
     parameters = {name: fields.pop(name) for name in GPRegressor().get_params(deep=False) if name in fields}
     regressor = GPRegressor(**parameters)
+    if unknown := set(fields) - FITTED:
+        raise ValueError(f"it sets {', '.join(sorted(unknown))}")
     regressor.__dict__.update(fields)
     return regressor
+
+
+def _slim(posterior: Posterior) -> Posterior:
+    """What was solved in float32 sees its prior functions in float32 only: half the bytes, and the same predictions."""
+    if not isinstance(posterior, SampledPosterior) or posterior.dtype != "float32":
+        return posterior
+    single = lambda leaf: np.asarray(leaf, np.float32) if np.ndim(leaf) == 2 and leaf.dtype == np.float64 else leaf  # noqa: E731
+    return dataclasses.replace(posterior, prior=jax.tree.map(single, posterior.prior))
 
 
 def _packed(factor: np.ndarray | None) -> np.ndarray | None:
@@ -217,6 +242,8 @@ def _unpacked(packed: np.ndarray | None) -> np.ndarray | None:
     if packed is None:
         return None
     n = int(np.sqrt(2 * len(packed)))
+    if packed.shape != (n * (n + 1) // 2,):
+        raise ValueError(f"a factor of {packed.shape} entries is not triangular")
     factor = np.zeros((n, n))
     factor[np.tri(n, dtype=bool)] = packed
     return factor

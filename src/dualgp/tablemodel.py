@@ -39,9 +39,10 @@ class TableModel:
     def x(self, source: Any) -> np.ndarray:
         """The inputs of a table, with a warning for what the model has never seen."""
         table = self.table(source)
+        x = self.encoding.x(table, getattr(self.regressor, "lengthscale_", None))
         for sentence in self.encoding.unseen(table):
             warnings.warn(sentence, UserWarning, stacklevel=3)
-        return self.encoding.x(table, getattr(self.regressor, "lengthscale_", None))
+        return x
 
     def predict(self, table: Any) -> dict[str, np.ndarray]:
         """`mean` and `std` of new observations, and the 5 % and 95 % points of their distribution, `q05` and `q95`."""

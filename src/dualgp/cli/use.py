@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
 
 from dualgp.cli.group import (
+    FilePath,
     check_output,
     load_model,
     main,
@@ -18,7 +20,8 @@ from dualgp.cli.group import (
     table_argument,
 )
 
-TEXT, PARQUET, COMPRESSED = (".csv", ".tsv", ".txt"), (".parquet", ".pq"), (".gz", ".bz2", ".zst")
+TEXT, PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 @main.command()
@@ -104,7 +107,7 @@ def info(model: Path) -> None:
 @model_argument
 @click.option(
     "--data",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FilePath(exists=True, dir_okay=False, path_type=Path),
     help="Held-out rows with the target; otherwise each fitted row is predicted from all others.",
 )
 @output_option("Where to write the page.")
@@ -128,7 +131,7 @@ def _check_ending(path: Path) -> None:
     kind = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
     if kind not in TEXT and path.suffix not in PARQUET:
         raise ValueError(
-            f"{path.name} has an ending that is not known. Choose {', '.join(TEXT)} (compressed with {COMPRESSED[0]}, "
+            f"{path.name} has an ending that is not known. Choose {', '.join(TEXT)} (compressed with .gz, "
             f"say) or {PARQUET[0]}."
         )
 
@@ -137,11 +140,12 @@ def _write(columns: dict, path: Path) -> None:
     import pyarrow
     from pyarrow import csv, parquet
 
-    table = pyarrow.table(columns)
-    if path.suffix in PARQUET:
-        parquet.write_table(table, path)
-    else:
-        delimiter = "\t" if ".tsv" in path.suffixes else ","
-        with pyarrow.output_stream(str(path)) as file:  # compresses by the name's ending
+    from dualgp._files import replacing
+
+    table, delimiter = pyarrow.table(columns), "\t" if ".tsv" in path.suffixes else ","
+    with replacing(path) as whole, os.fdopen(os.dup(whole.fileno()), "wb") as own:  # pyarrow closes what it writes to
+        if path.suffix in PARQUET:
+            return parquet.write_table(table, own)
+        with pyarrow.output_stream(own, compression=COMPRESSED.get(path.suffix)) as file:
             file.write((delimiter.join(columns) + "\n").encode())  # pyarrow would put quotes around the names
             csv.write_csv(table, file, csv.WriteOptions(delimiter=delimiter, include_header=False))

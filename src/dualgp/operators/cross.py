@@ -82,7 +82,9 @@ def evaluate_blocks(
 def _evaluate_block(function: Function, points: AnyArray, size: int, dtype: Any) -> np.ndarray:
     points, m = np.asarray(points), points.shape[0]
     # Padded with real points: zeros could lie far away, and distances are centred on what is evaluated.
-    padded = np.resize(points.astype(dtype), (size, points.shape[1])) if m else np.zeros((size, points.shape[1]), dtype)
+    with np.errstate(over="ignore"):  # callers refuse answers that are not finite
+        points = points.astype(dtype)
+    padded = np.resize(points, (size, points.shape[1])) if m else np.zeros((size, points.shape[1]), dtype)
     return np.asarray(_call(function, padded))[:m]
 
 

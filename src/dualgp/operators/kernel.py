@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -64,8 +65,8 @@ class KernelOperator(Operator):
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(kernel).__name__}.")
-        dtype = np.result_type(getattr(x, "dtype", np.float64), np.float32) if dtype is None else dtype
         x = kernel.points(x) if mesh is None or not hasattr(x, "shape") else x
+        dtype = np.result_type(x.dtype, np.float32) if dtype is None else dtype
         if x.shape[0] == 0:
             raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
         self.kernel, self.noise, self.layout = kernel, as_noise(noise), make_layout(x.shape[0], mesh)
@@ -250,7 +251,7 @@ def _measure(kernel: Kernel, x: Points) -> Extent:
 def _check_distances(d: int, extent: Extent) -> None:
     """Squared distances must not overflow: inf - inf would be a NaN in the middle of a solve."""
     largest = np.asarray(extent.largest)
-    if not float(largest) ** 2 * 8 * d < float(jnp.finfo(largest.dtype).max):
+    if not float(largest) < math.sqrt(float(jnp.finfo(largest.dtype).max) / (8 * d)):
         raise ValueError(
             f"x divided by the lengthscales reaches {largest:.1g}: squared distances overflow {largest.dtype}. "
             "Scale the inputs, for example to standard deviation 1."

@@ -274,7 +274,7 @@ def make_layout(n: int, devices: Mesh | int | str | Sequence[jax.Device] | None)
     return Local(n) if devices is None else Sharded(n, as_mesh(devices))
 
 
-def as_mesh(devices: Mesh | int | str | Sequence[jax.Device]) -> Mesh:
+def as_mesh(devices: Any) -> Mesh:
     """A mesh of these devices: a mesh itself, a number of the devices there are, "all" of them, or a list."""
     if isinstance(devices, Mesh):
         # A mesh with explicit axes would want every operation of a solver to name its sharding.
@@ -291,6 +291,8 @@ def as_mesh(devices: Mesh | int | str | Sequence[jax.Device]) -> Mesh:
                 f"ones on a CPU, set XLA_FLAGS=--xla_force_host_platform_device_count={devices} before JAX is imported."
             )
         return Mesh(np.array(there[:devices]), (AXIS,))
+    if not isinstance(devices, (list, tuple)) or not devices or not all(isinstance(d, jax.Device) for d in devices):
+        raise ValueError(f'devices must be a number, "all", a list of JAX devices or a mesh, got {devices!r}.')
     return Mesh(np.array(list(devices)), (AXIS,))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dualgp._checks import check_count
 from dualgp._threads import num_cores
 from dualgp._types import AnyArray
 
@@ -92,6 +93,18 @@ def needs_care(n: int, mean_squared_norm: float, variance: float, noise: float) 
     """
     error = float(np.finfo(np.float32).eps) * mean_squared_norm * math.sqrt(n) * variance
     return error > LARGE_ERROR * noise
+
+
+def check_functions(num_samples: Any, rows: int, name: str, num_features: int = 4096) -> int:
+    """How many functions: at most what memory holds, with weights of features and four columns of rows for each."""
+    check_count(num_samples, name)
+    size, most = 8.0 * num_samples * (num_features + 4 * rows), machine_memory()
+    if size > most:
+        raise ValueError(
+            f"{name}={num_samples:.6g} functions with {num_features:.6g} features would take {size / 1e9:,.0f} GB, and "
+            f"this process may use {most / 1e9:,.0f}. Ask for fewer: 64 functions know a standard deviation to 9 %."
+        )
+    return int(num_samples)
 
 
 def keeps_kernel_matrix(size: int, memory: int | None, *, few_passes: bool, is_cheap: bool, share: float = 1.0) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp._arrays import in_wide, is_traced
+from dualgp._checks import check_values
 from dualgp._types import AnyArray
 from dualgp.operators import policy
 from dualgp.posterior.posterior import Posterior, refuse_traced_covariance, with_noise
@@ -41,6 +42,7 @@ class ExactPosterior(Posterior):
         points = self._points(x)
         half = self._half(points)
         covariance = np.asarray(self.model.kernel(points, points)) - half.T @ half
+        check_values(covariance, x)
         covariance[np.diag_indices_from(covariance)] += float(self.model.noise) if noise else 0.0
         return covariance
 
@@ -60,6 +62,7 @@ class ExactPosterior(Posterior):
         for start in range(0, points.shape[0], size):
             half = self._half(points[start : start + size])
             variance[start : start + size] -= np.einsum("ij,ij->j", half, half)
+        check_values(variance, x)
         return np.maximum(variance, 0.0)
 
     def _explained(self, x: Any) -> Float[np.ndarray, " m"]:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dualgp._arrays import as_parameter, full_precision, wide
+from dualgp._checks import check_values
 from dualgp._types import AnyArray, Columns, Points
 from dualgp.operators.cross import CrossProduct, evaluate_blocks
 from dualgp.operators.tiles import sum_over_tiles
@@ -42,7 +43,9 @@ class SamplePaths(eqx.Module):
             self.mean.astype(update.dtype) + prior + update + self._correction(points, update.dtype)
             for points, (prior, update) in blocks
         ]
-        return (values[0] if len(values) == 1 else np.concatenate(values)).T
+        joined = values[0] if len(values) == 1 else np.concatenate(values)
+        check_values(joined, x)
+        return joined.T
 
     def _correction(self, points: AnyArray, dtype: Any) -> Any:
         return np.zeros((), dtype) if self.near is None else self.near(points).correction.astype(dtype)

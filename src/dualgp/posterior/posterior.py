@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from dualgp._arrays import in_wide, is_traced, wide
-from dualgp._checks import check_targets, refuse_traced
+from dualgp._arrays import in_wide, is_traced, on_device, wide
+from dualgp._checks import check_targets, check_values, refuse_traced
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.operators import policy
 from dualgp.operators.cross import CrossProduct
@@ -265,12 +265,14 @@ class Posterior(ABC):
         if x is None:
             largest = self.model.kernel.largest_variance()
             return math.sqrt(largest) * root / (1 if self.neighbours else 2) + largest * rounding
-        points = self.model.kernel.points(x, "x", self.d)
-        variance = np.asarray(self.model.kernel.diagonal(jnp.asarray(points, precision(self.x))), np.float64)
+        points = on_device(self.model.kernel.points(x, "x", self.d), precision(self.x))
+        variance = np.asarray(self.model.kernel.diagonal(points), np.float64)
         if self.neighbours:
             return np.sqrt(self.mean_predictor.moments(points)[1].astype(np.float64)) * root + variance * rounding
         factor = np.minimum(np.sqrt(self._explained(x)), np.sqrt(variance) / 2)
-        return factor * root + variance * rounding
+        bound = factor * root + variance * rounding
+        check_values(bound, x)
+        return bound
 
     @property
     def _host_targets(self) -> np.ndarray:

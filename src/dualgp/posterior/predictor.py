@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp._arrays import is_traced
+from dualgp._checks import check_values
 from dualgp._types import AnyArray
 from dualgp.operators.cross import CrossProduct, evaluate_blocks
 from dualgp.operators.variance import combine_variances
@@ -47,9 +48,13 @@ class Predictor(eqx.Module):
         form, and serves as a control variate.
         """
         functions = (self.far,) if self.prior is None else (self.far, self.prior)
+        first = 0
         for points, (far, *prior) in evaluate_blocks(functions, x, self.far.x, self.far.kernel):
             mean = self.constant.astype(far.dtype) + far[:, 0]
             deviations = prior[0] - far[:, 1:] if prior else far[:, 1:]
+            for values in (mean, deviations):
+                check_values(values, x, first)
+            first += len(mean)
             if self.near is None:
                 yield Block(mean, deviations, (deviations**2).sum(axis=1) / max(deviations.shape[1], 1))
                 continue

@@ -14,6 +14,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from dualgp._checks import check_number
 from dualgp._types import AnyArray, Columns, RandomKey
 from dualgp.operators import Operator
 from dualgp.solvers.stopping import Deadline, Rules
@@ -204,5 +205,6 @@ class Prepared(eqx.Module):
 
 def check_tol(tol: float) -> None:
     """A tolerance is a share of the right-hand side's norm."""
+    check_number(tol, "tol")
     if not 0 <= tol < 1:
         raise ValueError(f"tol must be at least 0 and below 1, got {tol!r}: it is relative to the norm of b.")

@@ -19,6 +19,8 @@ from dualgp.solvers.auto import Auto
 from dualgp.solvers.base import Run, Solution, Solver
 from dualgp.solvers.stopping import Deadline, as_deadline
 
+SMALLEST = 1e-300  # XLA takes smaller numbers for zero
+
 
 @in_wide
 def solve(
@@ -102,6 +104,9 @@ def _as_columns(b: Any, operator: Operator, name: str) -> Columns:
             f"({operator.n}, columns)."
         )
     check_finite(array, name)
+    largest = np.abs(np.asarray(array)).max(initial=0.0, axis=0) if is_here(array) else np.ones(1)
+    if array.size == 0 or np.any((largest > 0) & (largest < SMALLEST)):
+        raise ValueError(f"{name} has a column that is empty, or smaller than {SMALLEST:g} throughout. Rescale it.")
     return operator.layout.place(array[:, None] if array.ndim == 1 else array, operator.dtype)
 
 

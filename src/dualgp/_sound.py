@@ -1,0 +1,156 @@
+"""Whether what a file holds fits together, so that nobody predicts with pieces of different models."""
+
+from __future__ import annotations
+
+import math
+import types
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from dualgp._checks import as_float_array, check_finite, check_positive
+from dualgp.estimator import GPRegressor
+from dualgp.gp import GaussianProcess
+from dualgp.kernels import Kernel
+from dualgp.maxima import check_bounds
+from dualgp.posterior import ExactPosterior, Posterior
+from dualgp.thompson import ThompsonState
+
+NUMBERS = {"y_offset_", "y_scale_", "noise_", "mean_"}
+OF_A_FIT = {"posterior_", "kernel_", "X_offset_", "n_features_in_", "message_", "finished_", "interrupted_", *NUMBERS}
+FITTED = OF_A_FIT | {"lengthscale_", "feature_names_in_"}
+KINDS = {"number", "time", "category"}
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is something to save and load, not a piece of such; a table's model, to the right, by its name."""
+    whole = (Posterior, GaussianProcess, Kernel, GPRegressor, ThompsonState)
+    return isinstance(value, whole) or type(value).__name__ == "TableModel"
+
+
+def check_fields(cls: type, fields: dict[str, Any]) -> None:
+    """Refuse fields of other types than the class says, as far as types are plain."""
+    for name, hint in _hints(cls).items():
+        if name in fields and not _fits(fields[name], hint):
+            raise TypeError(f"{cls.__name__}.{name} is a {type(fields[name]).__name__}")
+
+
+def check_sound(value: Any) -> None:
+    """Refuse parts that do not fit together and numbers that make no sense, before anyone predicts with them."""
+    if isinstance(value, Posterior):
+        _check_posterior(value)
+    elif isinstance(value, GPRegressor):
+        _check_regressor(value)
+    elif isinstance(value, ThompsonState):
+        _check_state(value)
+    elif type(value).__name__ == "TableModel":
+        _check_regressor(value.regressor)
+        _check_encoding(value.encoding, value.regressor)
+
+
+def _check_posterior(posterior: Posterior) -> None:
+    shape = np.shape(posterior.x)[0], np.shape(posterior.weights)[1]
+    if not np.shape(posterior.weights) == np.shape(posterior.targets) == shape or posterior.d < 1:
+        raise ValueError("rows, weights and targets differ in number")
+    if not eqx.tree_equal(posterior.model.kernel, posterior.far.kernel):
+        raise ValueError("it has two kernels")
+    for name in ("x", "weights", "targets"):
+        check_finite(np.asarray(getattr(posterior, name)), name)
+    if isinstance(posterior, ExactPosterior):
+        factor = np.asarray(posterior.solution.factor)
+        if factor.shape != (shape[0], shape[0]):
+            raise ValueError("the factor has another size")
+        check_finite(factor, "factor")
+    if (posterior.prior is None) != (shape[1] == 1):
+        raise ValueError("there are samples without prior functions, or the other way round")
+    for leaf in jax.tree.leaves(posterior.prior):
+        check_finite(np.asarray(leaf), "the prior functions")
+    for term in () if posterior.prior is None else posterior.prior.features.terms:
+        check_positive(term.variance, "a prior variance")
+        if np.min(np.asarray(term.weights), initial=0.0) < 0:
+            raise ValueError("a random feature has a negative weight")
+    # Shapes fit together if predictions can be traced.
+    point = np.zeros((1, posterior.d), posterior.x.dtype)
+    values = [
+        eqx.filter_eval_shape(_call, part, point) for part in (posterior.far, posterior.prior) if part is not None
+    ]
+    if {value.shape[1] for value in values[1:]} - {shape[1] - 1}:
+        raise ValueError("there are more prior functions than samples, or fewer")
+
+
+@eqx.filter_jit  # arrays are arguments, and a second file of the same shapes is not traced again
+def _call(part: Any, x: Any) -> Any:
+    return part(x)
+
+
+def _check_regressor(regressor: GPRegressor) -> None:
+    there = {name for name in vars(regressor) if name.endswith("_")}
+    if not there:
+        return
+    if OF_A_FIT - there:
+        raise ValueError(f"a fitted model has no {', '.join(sorted(OF_A_FIT - there))}")
+    for name in NUMBERS | {"X_offset_"}:
+        check_finite(as_float_array(getattr(regressor, name), name), name)
+    for name in ("y_scale_", "noise_"):
+        check_positive(getattr(regressor, name), name)
+    if any(np.ndim(getattr(regressor, name)) for name in NUMBERS) or not isinstance(regressor.kernel_, Kernel):
+        raise ValueError("its numbers or its kernel are something else")
+    if not isinstance(regressor.message_, str):
+        raise ValueError("its message_ is no text")
+    d = regressor.posterior_.d
+    widths = {name: np.shape(getattr(regressor, name)) for name in there & {"X_offset_", "lengthscale_"}}
+    widths["feature_names_in_"] = np.shape(getattr(regressor, "feature_names_in_", [""] * d))
+    for name, width in {**widths, "n_features_in_": (regressor.n_features_in_,)}.items():
+        if width != (d,):
+            raise ValueError(f"{name} is not that of {d} inputs")
+    _check_posterior(regressor.posterior_)
+
+
+def _check_encoding(encoding: Any, regressor: GPRegressor) -> None:
+    columns, num = encoding.columns, len(encoding.inputs) if encoding.columns else encoding.size
+    if num != regressor.n_features_in_ or not all(column.kind in KINDS for column in columns):
+        raise ValueError("its columns are not those of its inputs")
+    if not all(column.fill is None or math.isfinite(column.fill) for column in columns):
+        raise ValueError("missing numbers would be replaced by something that is none")
+
+
+def _check_state(state: ThompsonState) -> None:
+    d = len(check_bounds(state.bounds))
+    for name in ("x", "pending", "failed", "y"):
+        array = getattr(state, name)
+        if array.shape[1:] != (() if name == "y" else (d,)) or array.dtype != np.float64:
+            raise ValueError(f"{name} has shape {array.shape}")
+        check_finite(array, name)
+    if len(state.x) != len(state.y) or state.key.dtype != np.uint32 or state.key.ndim != 1:
+        raise ValueError("points and results differ in number, or its key is none")
+    if min(state.learned_at, state.num_asked) < 0:
+        raise ValueError("its counts are negative")
+    if state.posterior is not None:
+        _check_posterior(state.posterior)
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(cls)
+    except NameError:  # a name for type checkers only
+        return {}
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value may have this type. Shapes are for others to check."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is Literal:
+        return any(value == one for one in inner)
+    if origin is tuple and inner[-1:] == (...,):
+        return isinstance(value, tuple) and all(_fits(item, inner[0]) for item in value)
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint) if hint in (str, bool, types.NoneType, np.ndarray, jax.Array) else True
