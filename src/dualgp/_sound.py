@@ -21,7 +21,7 @@ from dualgp.thompson import ThompsonState
 
 NUMBERS = {"y_offset_", "y_scale_", "noise_", "mean_"}
 OF_A_FIT = {"posterior_", "kernel_", "X_offset_", "n_features_in_", "message_", "finished_", "interrupted_", *NUMBERS}
-FITTED = OF_A_FIT | {"lengthscale_", "feature_names_in_"}
+FITTED = OF_A_FIT | {"lengthscale_", "feature_names_in_", "validation_"}
 KINDS = {"number", "time", "category"}
 
 
@@ -52,19 +52,19 @@ def check_sound(value: Any) -> None:
 
 
 def _check_posterior(posterior: Posterior) -> None:
-    shape = np.shape(posterior.x)[0], np.shape(posterior.weights)[1]
-    if not np.shape(posterior.weights) == np.shape(posterior.targets) == shape or posterior.d < 1:
-        raise ValueError("rows, weights and targets differ in number")
+    n, columns = posterior.n, np.shape(posterior.weights)[1]
+    _check_rows(posterior, n, columns)
     if not eqx.tree_equal(posterior.model.kernel, posterior.far.kernel):
         raise ValueError("it has two kernels")
-    for name in ("x", "weights", "targets"):
-        check_finite(np.asarray(getattr(posterior, name)), name)
+    for name in ("x", "weights", "targets", "residuals"):
+        if getattr(posterior, name) is not None:
+            check_finite(np.asarray(getattr(posterior, name)), name)
     if isinstance(posterior, ExactPosterior):
         factor = np.asarray(posterior.solution.factor)
-        if factor.shape != (shape[0], shape[0]):
+        if factor.shape != (n, n):
             raise ValueError("the factor has another size")
         check_finite(factor, "factor")
-    if (posterior.prior is None) != (shape[1] == 1):
+    if (posterior.prior is None) != (columns == 1):
         raise ValueError("there are samples without prior functions, or the other way round")
     for leaf in jax.tree.leaves(posterior.prior):
         check_finite(np.asarray(leaf), "the prior functions")
@@ -77,8 +77,31 @@ def _check_posterior(posterior: Posterior) -> None:
     values = [
         eqx.filter_eval_shape(_call, part, point) for part in (posterior.far, posterior.prior) if part is not None
     ]
-    if {value.shape[1] for value in values[1:]} - {shape[1] - 1}:
+    if {value.shape[1] for value in values[1:]} - {columns - 1}:
         raise ValueError("there are more prior functions than samples, or fewer")
+
+
+def _check_rows(posterior: Posterior, n: int, columns: int) -> None:
+    """Rows that have weights are rows of the data, and the near field knows something of every row."""
+    far, rows, targets = len(posterior.far.x), posterior.all_rows, np.shape(posterior.targets)
+    # Without a far field, functions are drawn when they are asked for.
+    drawn = targets == (n, columns) or (targets == (n, 1) and far == 0 and posterior.draw_key is not None)
+    if not drawn or len(posterior.x) != n or n < 1 or posterior.d < 1 or np.shape(posterior.weights) != (far, columns):
+        raise ValueError("rows, weights and targets differ in number")
+    if posterior.residuals is not None and np.shape(posterior.residuals) != (n, columns):
+        raise ValueError("rows and residuals differ in number")
+    if not 0 <= posterior.neighbours <= n or (posterior.neighbours and far and posterior.residuals is None):
+        raise ValueError("its near field has no residuals, or more rows than there are")
+    if rows is None:
+        return
+    places = np.asarray(rows.places)
+    if places.shape != (far,) or places.dtype.kind not in "iu" or len(np.unique(places)) != far or rows.x.ndim != 2:
+        raise ValueError("the rows that have weights are not rows of the data")
+    if far and (places.min() < 0 or places.max() >= n or not np.array_equal(rows.x[places], posterior.far.x)):
+        raise ValueError("the rows that have weights are not rows of the data")
+    key = posterior.draw_key
+    if key is not None and (np.shape(key) != (2,) or np.asarray(key).dtype != np.uint32):
+        raise ValueError("its key is none")
 
 
 @eqx.filter_jit  # arrays are arguments, and a second file of the same shapes is not traced again
