@@ -21,8 +21,7 @@ from dualgp.conditioning import Conditioning, one_if_constant
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
-from dualgp.learning.full import LEARN_SHARE
-from dualgp.learning.learn import ALL_ROWS_UP_TO
+from dualgp.learning.learn import time_to_learn
 from dualgp.operators.layout import as_mesh
 from dualgp.operators.noise import check_noise
 from dualgp.posterior import Posterior
@@ -230,7 +229,6 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
     def _learn(self, model: GaussianProcess, condition: Conditioning, watcher: _Watcher | None) -> Posterior:
         """The posterior of a model that is learned, from `model` on."""
-        all_rows = len(condition.targets) <= ALL_ROWS_UP_TO  # then learning ends with a solve, and shares its time
         learned = learn(
             model,
             condition.x,
@@ -238,7 +236,7 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             key=subkey(condition.key, "learn"),
             fixed=() if self.noise is None else ("noise",),
             choose_kernel=self.kernel is None,
-            max_seconds=condition.deadline if all_rows else condition.deadline.share(LEARN_SHARE),
+            max_seconds=time_to_learn(condition.deadline, len(condition.targets)),
             checkpoint=self.checkpoint,
             **condition.settings | ({"progress": watcher} if watcher and watcher.has_company else {}),
         )

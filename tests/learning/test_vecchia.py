@@ -35,7 +35,7 @@ def total(model, found):
 def test_all_blocks_given_all_rows_before_are_the_exact_likelihood(name, n):
     x, y = data(n)
     model = dg.GaussianProcess(KERNELS[name], noise=0.2, mean=0.3)
-    value, gradient = total(model, blocks_of(model, x, y, shape=Shape(16, n, 0)))
+    value, gradient = total(model, blocks_of(model, x, y, shape=Shape(16, n)))
     parameters = Parameters(model)
     exact, slope = exact_likelihood(parameters, parameters.start, as_group(x, y))
     assert value == pytest.approx(exact, rel=1e-9)
@@ -52,7 +52,7 @@ def test_a_block_is_the_conditional_density_of_its_own_rows():
         )
 
     parameters, expected = Parameters(model), 0.0
-    (some,) = blocks_of(model, x, y, num=5, shape=Shape(16, 24, 4))
+    (some,) = blocks_of(model, x, y, num=5, shape=Shape(16, 24))
     with jax.enable_x64(True):
         for rows, targets, mask in zip(some.x, some.y, some.mask, strict=True):
             given = mask & (np.arange(len(mask)) < len(mask) - some.own)
@@ -99,8 +99,8 @@ def test_a_block_is_given_the_nearest_rows_whose_turn_came_before(monkeypatch, t
     for cell, its in zip(cells, turns, strict=True):
         turn[cell] = its
     whole = 0
-    for cell, its, given in zip(cells, turns, find_given(x, cells, turn, turns, Shape(20, 30, 5), rng), strict=True):
-        assert (turn[given] < its).all() and len(np.unique(given)) == len(given) <= 35
+    for cell, its, given in zip(cells, turns, find_given(x, cells, turn, turns, 30), strict=True):
+        assert (turn[given] < its).all() and len(np.unique(given)) == len(given) <= 30
         distance = np.where(turn < its, np.linalg.norm(x - x[cell].mean(axis=0), axis=1), np.inf)
         nearest = np.argsort(distance)[: min(30, int((turn < its).sum()))]
         whole += set(nearest) <= set(given)

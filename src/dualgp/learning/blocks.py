@@ -1,13 +1,12 @@
 """Blocks of Vecchia's likelihood: small neighbourhoods of rows, each with the rows that it is conditioned on.
 
 The rows are cut into neighbourhoods by halving, in a random order of neighbourhoods. Each is given the nearest of the
-rows that come before it, and a few from everywhere among those (Vecchia 1988; blocks: Katzfuss & Guinness 2021).
+rows that come before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,13 +42,11 @@ class Blocks(NamedTuple):
         return int(self.mask[:, -self.own :].sum())
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Rows of a block, the nearest ones that it is given, and those from everywhere."""
+class Shape(NamedTuple):
+    """How many rows a block has of its own, and how many it is given."""
 
     own: int
     near: int
-    far: int
 
 
 @in_wide
@@ -64,7 +61,7 @@ def find_blocks(
     turn, turns = rng.random(len(rows)), rng.permutation(len(cells)) / len(cells)
     for cell, its in zip(cells, turns, strict=True):  # where all rows have a block, each comes before later blocks only
         turn[cell] = its
-    given = find_given(coordinates, cells, turn, turns, shape, rng, problem.check_time)
+    given = find_given(coordinates, cells, turn, turns, shape.near, problem.check_time)
     return _in_batches(problem, rows, cells, given, shape)
 
 
@@ -75,10 +72,9 @@ def find_predictions(
     """Each of the `chosen` rows by itself, given the `num` nearest of `rows`: what a prediction would look at."""
     coordinates = _coordinates(problem, vector, np.concatenate([rows, chosen]))
     cells = list(len(rows) + np.arange(len(chosen))[:, None])
-    turn, shape = np.concatenate([np.zeros(len(rows)), np.ones(len(chosen))]), Shape(1, num, 0)
-    rng = np.random.default_rng(0)
-    given = find_given(coordinates, cells, turn, np.ones(len(chosen)), shape, rng, problem.check_time)
-    return _in_batches(problem, np.concatenate([rows, chosen]), cells, given, shape)
+    turn = np.concatenate([np.zeros(len(rows)), np.ones(len(chosen))])
+    given = find_given(coordinates, cells, turn, np.ones(len(chosen)), num, problem.check_time)
+    return _in_batches(problem, np.concatenate([rows, chosen]), cells, given, Shape(1, num))
 
 
 def _coordinates(problem: Problem, vector: Vector, rows: Int[np.ndarray, " rows"]) -> Float[np.ndarray, "rows c"]:
@@ -89,7 +85,7 @@ def _coordinates(problem: Problem, vector: Vector, rows: Int[np.ndarray, " rows"
 def _in_batches(
     problem: Problem, rows: np.ndarray, cells: list[np.ndarray], given: list[np.ndarray], shape: Shape
 ) -> list[Blocks]:
-    length = shape.near + shape.far + shape.own
+    length = shape.near + shape.own
     at_once = max(1, min(MOST_AT_ONCE, BLOCK_OPERATIONS // length**3))
     index = np.full((-(-len(cells) // at_once) * at_once, length), -1)
     for place, cell, before in zip(index, cells, given, strict=False):
@@ -138,11 +134,10 @@ def find_given(
     cells: list[Int[np.ndarray, " _"]],
     turn: Float[np.ndarray, " n"],
     turns: Float[np.ndarray, " cells"],
-    shape: Shape,
-    rng: np.random.Generator,
+    num: int,
     check_time: Callable[[], Any] = lambda: None,
 ) -> list[Int[np.ndarray, " _"]]:
-    """For each cell the nearest of the rows whose turn comes before its own, and some of all of those."""
+    """For each cell the `num` nearest to its middle of the rows whose turn comes before its own."""
     centres = np.stack([coordinates[cell].mean(axis=0) for cell in cells])
     given: list[Any] = [None] * len(cells)
     # Of 2^-level of the rows at least half come before a cell that looks at this level.
@@ -151,12 +146,9 @@ def find_given(
         early = np.flatnonzero(turn < 2.0**-level)
         some = np.flatnonzero(levels == level)
         search = _search_by_tree if len(early) * len(some) >= TREE_FROM else _search_all
-        near = search(coordinates[early], turn[early], centres[some], turns[some], shape.near, check_time)
+        near = search(coordinates[early], turn[early], centres[some], turns[some], num, check_time)
         for place, found in zip(some, near, strict=True):
-            before = early[found]
-            pool = early[rng.integers(len(early), size=4 * shape.far)] if len(early) else early
-            pool = pool[turn[pool] < turns[place]]
-            given[place] = np.concatenate([before, np.setdiff1d(pool, before)[: shape.far]])
+            given[place] = early[found]
     return given
 
 

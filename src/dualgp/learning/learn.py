@@ -17,7 +17,7 @@ from dualgp.gp import GaussianProcess
 from dualgp.learning.candidates import default_model, with_rivals
 from dualgp.learning.checkpoint import LearningFile
 from dualgp.learning.exact import Exact
-from dualgp.learning.full import FullData
+from dualgp.learning.full import LEARN_SHARE, FullData
 from dualgp.learning.method import Ending, Method, Outcome
 from dualgp.learning.priors import DEFAULT_PRIORS, Priors
 from dualgp.learning.problem import LastSolve, Problem, Step, make_problem
@@ -80,9 +80,9 @@ def learn(
 
     - `x` (n, d), `y` (n,): the data.
     - `model`: where to start from; its kernel stays. None compares kernels (`choose_kernel`).
-    - `method`: "auto" is `Exact()` up to 1,500 points and `Neighbours()` beyond; up to 20,000 points `FullData()` climbs
-      the likelihood of all rows from there, as long as a step promises 0.005 nats a row. All may be given, also
-      `Subset()`.
+    - `method`: "auto" is `Exact()` up to 1,500 points and `Neighbours()` beyond. Up to 20,000 points `FullData()`
+      climbs the likelihood of all rows from there, as long as a step promises 0.005 nats a row. All of them may be
+      given, and `Subset()`.
     - `priors`: by the name of a parameter, relative to the scale of the data; None for the plain likelihood.
     - `fixed`: names of parameters to leave alone, such as "noise", "mean", "lengthscale" or "kernel.left.variance".
       Infinite lengthscales stay infinite.
@@ -162,6 +162,11 @@ def _default(n: int) -> Method:
     if n <= policy.LEARN_EXACTLY_UP_TO:
         return Exact()
     return FullData(gain=WORTH_A_STEP) if n <= ALL_ROWS_UP_TO else Neighbours()
+
+
+def time_to_learn(deadline: Deadline, n: int) -> Deadline:
+    """The time that "auto" may take of a limit that a solve for the posterior has to keep as well."""
+    return deadline.share(LEARN_SHARE) if n > ALL_ROWS_UP_TO else deadline  # up to there, learning ends with a solve
 
 
 def _set_mean(model: GaussianProcess, y: np.ndarray) -> Learned:

@@ -31,7 +31,7 @@ Rows = Int[np.ndarray, " _"]
 
 STAGE = "neighbours"
 FIRST_BLOCKS, START_STEPS = 24, 15  # for the choice between starts
-KERNEL_BLOCKS, KERNEL_STEPS = 48, 15  # for the choice between kernels
+KERNEL_BLOCKS, KERNEL_STEPS = 96, 15  # for the choice between kernels
 GROWTH = 4  # each round has so many times the blocks of the one before
 MOST_WHOLE_ROUNDS = 2  # rounds with all blocks: the second cuts them by the lengthscales of the first
 SHORT = 16.0  # the second start has lengthscales so much shorter than the data suggest
@@ -74,7 +74,7 @@ class Neighbours(Method):
 
     @property
     def _shape(self) -> Shape:
-        return Shape(self.size, self.num_near, 0)
+        return Shape(self.size, self.num_near)
 
     def _choose_start(self, best: Best, rows: Rows, key: RandomKey) -> None:
         """Long lengthscales or short ones: a likelihood may have an optimum near either."""
@@ -96,9 +96,10 @@ class Neighbours(Method):
         problem = best.problem
         if problem.rivals is None:
             return
-        blocks = find_blocks(problem, best.vector, rows, KERNEL_BLOCKS, self._shape, key)
+        num = min(KERNEL_BLOCKS, self.num_blocks)
+        blocks = find_blocks(problem, best.vector, rows, num, self._shape, key)
         search = Search(problem.part(0.1, 0.15), likelihood_and_gradient, blocks, best.vector)
-        best.climb(search, best.vector, KERNEL_STEPS)
+        best.climb(search, best.vector, self.num_steps)
         asked = find_predictions(problem, best.vector, rows, aside, PREDICTED_FROM)
         searches, values = {problem.name: search}, {problem.name: score(problem, best.vector, asked, search.value)}
         for rival in problem.rivals(problem.parameters.model(best.vector)):
@@ -114,7 +115,7 @@ class Neighbours(Method):
 
     def _grow(self, best: Best, rows: Rows, key: RandomKey) -> None:
         """More blocks in each round, until the optimum stays where it is or is known well enough."""
-        num, number, whole, begin = FIRST_BLOCKS, 0, 0, 0.3
+        num, number, whole, begin = KERNEL_BLOCKS if best.choice else FIRST_BLOCKS, 0, 0, 0.3
         while whole < MOST_WHOLE_ROUNDS:
             num, number, begin = min(GROWTH * num, self.num_blocks), number + 1, 0.5 * (1.0 + begin)
             blocks = find_blocks(best.problem, best.vector, rows, num, self._shape, subkey(key, "round", number))
