@@ -365,7 +365,15 @@ def test_a_checkpoint_of_other_settings_is_refused(killed, other):
         dg.learn(*arguments, **{**settings, **other})
 
 
-@pytest.mark.parametrize("method", [Exact(), FullData()])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_bar_goes_from_left_to_right(name):
+    x, y = data(400)
+    start = dg.GaussianProcess(dg.Matern32([1.0, 1.0, 1.0]), noise=0.5)
+    shares = [s.share for s in dg.learn(start, x, y, key=KEY, method=METHODS[name], num_samples=2).history]
+    assert all(np.diff(shares) >= 0) and 0.0 < shares[0] < 0.2 and 0.4 < shares[-1] <= 1.0
+
+
+@pytest.mark.parametrize("method", [Exact(), QUICK, FullData()])
 def test_ctrl_c_returns_the_best_so_far(method):
     x, y = data(200)
     start = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5)

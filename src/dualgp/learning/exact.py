@@ -30,15 +30,16 @@ class Exact(Method):
 
     def run(self, problem: Problem, key: RandomKey) -> Outcome:
         pieces = [as_group(problem.x, problem.y)]
-        search = Search(problem.part(0.0, 0.5), likelihood_and_gradient, pieces, problem.parameters.start)
+        search = Search(problem, likelihood_and_gradient, pieces, problem.parameters.start)
         random = generator(subkey(key, "starts")).standard_normal((self.num_starts - 1, len(search.best)))
         best, choice = search, None
         with one_blas_thread(problem.n), Stage() as stage:
-            for start in (search.best, *(problem.typical + SPREAD_OF_STARTS * random)):
+            for number, start in enumerate((search.best, *(problem.typical + SPREAD_OF_STARTS * random))):
+                search.problem = problem.part(0.5 * number / self.num_starts, 0.5 * (number + 1) / self.num_starts)
                 search.climb(np.clip(start, *problem.bounds.T), "exact")
             searches = {problem.name: search}
             for rival in problem.rivals(problem.parameters.model(search.best)) if problem.rivals else ():
-                part = rival.part(0.5, 1.0)
+                part = rival.part(0.35 + 0.15 * len(searches), 0.5 + 0.15 * len(searches))
                 other = searches[rival.name] = Search(part, likelihood_and_gradient, pieces, rival.parameters.start)
                 other.climb(other.best, "exact")
             choice = pick({name: other.value for name, other in searches.items()}) if len(searches) > 1 else None

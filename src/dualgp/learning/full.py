@@ -65,8 +65,9 @@ class FullData(Method):
         with Stage() as stage:
             self._learn(best, key)
         is_over = stage.ending is Ending.INTERRUPTED
-        posterior = None if is_over else _solve_last(best.problem, best.vector, key)
-        return Outcome(best.problem, best.vector, stage.ending, posterior, best.choice)
+        learned = replace(best.problem, deadline=problem.deadline, span=problem.span)  # of the last solve as well
+        posterior = None if is_over else _solve_last(learned, best.vector, key)
+        return Outcome(learned, best.vector, stage.ending, posterior, best.choice)
 
     def _learn(self, best: Best, key: RandomKey) -> None:
         """Move `best` up the likelihood. Where this is stopped, it is the best so far."""

@@ -93,7 +93,7 @@ class Neighbours(Method):
 
     def _choose_kernel(self, best: Best, rows: Rows, aside: Rows, key: RandomKey) -> None:
         """Every kernel climbs from the same place on the same blocks, and predicts the same rows kept aside."""
-        problem = best.problem
+        problem, a_while = best.problem, best.problem.deadline.elapsed  # compilation and two starts
         if problem.rivals is None:
             return
         num = min(KERNEL_BLOCKS, self.num_blocks)
@@ -105,6 +105,9 @@ class Neighbours(Method):
         for rival in problem.rivals(problem.parameters.model(best.vector)):
             if rival.name == "RBF" and pick(values).chosen != "Matern52":  # smoother than what was too smooth
                 continue
+            if problem.deadline.left < a_while:
+                break
+            rival = replace(rival, deadline=problem.deadline, span=problem.span)
             part = rival.part(0.15 + 0.03 * len(searches), 0.18 + 0.03 * len(searches))
             other = searches[rival.name] = Search(part, likelihood_and_gradient, blocks, rival.parameters.start)
             other.climb(best_stretch(other), STAGE, KERNEL_STEPS)
