@@ -21,6 +21,7 @@ from dualgp.conditioning import Conditioning, finite_score, one_if_constant, val
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel, Matern32
 from dualgp.learning import Step, learn
+from dualgp.learning.learn import time_to_learn
 from dualgp.operators import policy
 from dualgp.operators.layout import as_mesh
 from dualgp.operators.noise import check_noise
@@ -52,8 +53,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     kernel : a dualgp or scikit-learn kernel, or None
-        In the units of the data: `Matern32(lengthscale=3.0)` means 3 units of X. None is a Matern-3/2 kernel with a
-        lengthscale for each column.
+        In the units of the data: `Matern32(lengthscale=3.0)` means 3 units of X. None is the best of four stationary
+        kernels with a lengthscale for each column, chosen by the data.
     noise : float or None
         The variance of the noise, in squared units of y. It stays as given; None means that it is learned.
     solver : "auto" or a solver such as `dualgp.SDD()`
@@ -241,7 +242,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             condition.targets,
             key=subkey(condition.key, "learn"),
             fixed=() if self.noise is None else ("noise",),
-            max_seconds=condition.deadline,
+            choose_kernel=self.kernel is None,
+            max_seconds=time_to_learn(condition.deadline, len(condition.targets)),
             checkpoint=self.checkpoint,
             **condition.settings | ({"progress": watcher} if watcher and watcher.has_company else {}),
         )
@@ -251,7 +253,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             warnings.warn(f"{self.message_} Error bars are those of a guess.", UserWarning, stacklevel=3)
         posterior = learned.posterior
         if posterior is None:  # few rows, or interrupted: then there is no time for more than a pass
-            posterior = condition(learned.model, max_passes=None if learned.finished else 1.0)
+            solve = None if self.checkpoint is None or learned.interrupted else f"{self.checkpoint}.solve"
+            posterior = condition(learned.model, max_passes=1.0 if learned.interrupted else None, checkpoint=solve)
         self.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED
         return posterior
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp.gp import GaussianProcess
-from dualgp.learning.checkpoint import LearningFile, Position
+from dualgp.learning.checkpoint import LearningFile
 from dualgp.learning.method import Ending, Stop
 from dualgp.learning.parameters import LEAST_NOISE, LIMIT, Parameters, Vector
 from dualgp.learning.priors import DEFAULT_PRIORS, Penalty, Priors, penalty
@@ -24,7 +24,8 @@ class Step:
     """One step of learning: where it was, how good that is and what it took so far.
 
     `value` is the log likelihood (less the priors' penalty) for each point of what was looked at: all rows, some
-    neighbourhoods, or for full data an estimate of the gain since the start.
+    neighbourhoods, or for full data an estimate of the gain since the start. `share` is how much of the work is done,
+    from 0 to 1, as far as one can know.
     """
 
     stage: str
@@ -32,13 +33,14 @@ class Step:
     model: GaussianProcess
     seconds: float
     passes: float
+    share: float = 0.0
 
 
 class LastSolve(NamedTuple):
     """Settings of the solve for the posterior that a method may end with."""
 
     solver: Solver | str = "auto"
-    num_samples: int = 64
+    num_samples: int = 16
     mesh: Any = None
     progress: bool = False
 
@@ -58,6 +60,9 @@ class Problem:
     file: LearningFile = field(default_factory=LearningFile)
     report: Callable[[Step], Any] = lambda step: None
     history: list[Step] = field(default_factory=list)
+    span: tuple[float, float] = (0.0, 1.0)  # which part of the whole work this is
+    name: str = ""  # of the kernel
+    rivals: Callable[[GaussianProcess], list[Problem]] | None = None  # the same with other kernels, from a model
 
     @property
     def n(self) -> int:
@@ -73,11 +78,17 @@ class Problem:
         if self.deadline.is_over():
             raise Stop(Ending.TIMED_OUT)
 
-    def note(self, stage: str, value: float, position: Position, passes: float = 0.0) -> None:
-        """Remember, save and report a step; end learning if whoever watches returns True."""
-        step = Step(stage, value, self.parameters.model(position.vector), self.deadline.elapsed, passes)
+    def part(self, begin: float, end: float) -> Problem:
+        """The same problem for a stage that is this part of the work."""
+        first, last = self.span
+        return replace(self, span=(first + begin * (last - first), first + end * (last - first)))
+
+    def note(self, stage: str, value: float, vector: Vector, share: float, passes: float = 0.0) -> None:
+        """Remember, save and report a step, after a `share` of this stage; end learning if whoever watches says so."""
+        done = max(self.part(0.0, share).span[1], self.deadline.elapsed / self.deadline.seconds)
+        step = Step(stage, value, self.parameters.model(vector), self.deadline.elapsed, passes, min(done, 1.0))
         self.history.append(step)
-        self.file.save(position)
+        self.file.save()
         if self.report(step) is True:
             raise Stop(Ending.STOPPED)
 
