@@ -74,11 +74,9 @@ def _check_posterior(posterior: Posterior) -> None:
             raise ValueError("a random feature has a negative weight")
     # Shapes fit together if predictions can be traced.
     point = np.zeros((1, posterior.d), posterior.x.dtype)
-    values = [
-        eqx.filter_eval_shape(_call, part, point) for part in (posterior.far, posterior.prior) if part is not None
-    ]
-    if {value.shape[1] for value in values[1:]} - {columns - 1}:
-        raise ValueError("there are more prior functions than samples, or fewer")
+    for part, width in ((posterior.far, columns), (posterior.prior, columns - 1)):
+        if part is not None and eqx.filter_eval_shape(_call, part, point).shape != (1, width):
+            raise ValueError(f"predictions of {type(part).__name__} would not have {width} column(s)")
 
 
 def _check_rows(posterior: Posterior, n: int, columns: int) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
-from dualgp._arrays import in_wide, is_traced
+from dualgp._arrays import compiled, in_wide, is_traced
 from dualgp._checks import check_values
-from dualgp._types import AnyArray
+from dualgp._types import AnyArray, Points
+from dualgp.kernels import Kernel
 from dualgp.operators import policy
 from dualgp.posterior.posterior import Posterior, refuse_traced_covariance, with_noise
 from dualgp.posterior.sampled import moments
@@ -41,7 +42,7 @@ class ExactPosterior(Posterior):
         refuse_traced_covariance(x)
         points = self._points(x)
         half = self._half(points)
-        covariance = np.asarray(self.model.kernel(points, points)) - half.T @ half
+        covariance = _matrix(self.model.kernel, points) - half.T @ half
         check_values(covariance, x)
         covariance[np.diag_indices_from(covariance)] += float(self.model.noise) if noise else 0.0
         return covariance
@@ -76,5 +77,23 @@ class ExactPosterior(Posterior):
         """L^-1 k(X, x)."""
         from scipy.linalg import solve_triangular
 
-        cross = np.asarray(self.model.kernel(jnp.asarray(self.x, jnp.float64), points))
+        cross = _matrix(self.model.kernel, points, self.x)
         return solve_triangular(self.solution.factor, cross, lower=True, check_finite=False)
+
+
+def _matrix(kernel: Kernel, points: Float[np.ndarray, "m d"], x: Points | None = None) -> Float[np.ndarray, "n m"]:
+    """k(x, points), or k(points, points), in float64, compiled for few numbers of points.
+
+    Outside of a compiled function some kernels are compiled anew at every call, and no program is ever forgotten.
+    """
+    m = len(points)
+    size = max(16, 1 << max(m - 1, 0).bit_length()) if m <= policy.POINT_BLOCK else m + -m % policy.POINT_BLOCK
+    padded = np.resize(points, (size, points.shape[1])) if m else np.zeros((size, points.shape[1]))
+    if x is None:
+        return np.asarray(_call(kernel, padded, padded))[:m, :m]
+    return np.asarray(_call(kernel, jnp.asarray(x, jnp.float64), padded))[:, :m]
+
+
+@compiled
+def _call(kernel: Kernel, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
+    return kernel(x1, x2)
