@@ -49,7 +49,7 @@ NOT_CORE = (
     *(f"data.{name}" for name in ("tables", "encoding", "smiles", "shares")),
     *(f"data.{name}" for name in ("uci", "download", "large", "molecules", "synthetic")),
 )
-MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 6510, 350, 33
+MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 6530, 350, 33
 
 
 def is_in(module: str, package: str) -> bool:
