@@ -19,7 +19,7 @@ from dualgp.operators import policy
 from dualgp.solvers import Solver
 from dualgp.solvers.stopping import Deadline
 
-# Relative to the variance of y. On bike, whose target is a sum of two inputs, block descent converges with these in float32
+# Relative to the variance of y. On bike, whose target is a sum of two inputs, block descent converges with these
 # (RMSE 0.005), and not with a variance of 10; left free, RBF had a noise of 1e-6 and a variance of 8e7.
 SOLVABLE_NOISE, SOLVABLE_VARIANCE = 4e-5, 2.0
 
