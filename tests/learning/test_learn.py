@@ -406,6 +406,16 @@ def test_constant_targets_give_their_mean():
     assert "All y are 4" in learned.message
 
 
+def test_what_will_be_solved_by_iterations_stays_solvable_unless_it_starts_beyond():
+    x = np.random.default_rng(0).normal(size=(5000, 2))
+    y = 7.0 * x[:, 0] + x[:, 1]  # a plane without noise: the larger the variance, the more probable
+    start = dg.GaussianProcess(dg.RBF([1.0, 1.0], 50.0), noise=5.0)
+    model = start.learn(x, y, key=KEY, method=QUICK, priors=None)
+    assert float(model.noise) >= 3.9e-5 * 50.0 and float(model.kernel.variance) <= 2.1 * 50.0
+    beyond = dg.GaussianProcess(dg.RBF([1.0, 1.0], 50.0), noise=1e-4)
+    assert float(beyond.learn(x, y, key=KEY, method=QUICK, priors=None, fixed=("variance",)).noise) < 1e-3
+
+
 @pytest.mark.parametrize("method", [Exact(num_starts=1), QUICK])
 def test_rows_that_are_all_alike_tell_the_noise(method):
     y = np.random.default_rng(0).normal(3.0, 2.0, 600)
