@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One XLA thread pool per test worker: two workers on two cores are faster than one with both.
 WORKERS ?= 2
 
-.PHONY: demo test test-all check docs bench bench-botorch reproduce reproduce-full reproduced clean
+.PHONY: demo test test-all attack check docs bench bench-botorch reproduce reproduce-full reproduced clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -27,6 +27,10 @@ test-all: .venv-all/ready
 	.venv-all/bin/pip install --quiet --upgrade pip
 	.venv-all/bin/pip install --quiet --editable '.[dev,botorch,molecules]'
 	touch .venv-all/ready
+
+# Odd input, damaged files, kills, two writers, promises: half an hour, fixed seeds, one table. Fails if anything is wrong.
+attack: .venv/ready
+	$(BIN)/python tests/attack
 
 docs: .venv/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build

@@ -15,7 +15,6 @@ import math
 import time
 
 import jax
-import nearest
 import numpy as np
 import paper
 import svgp
@@ -47,9 +46,13 @@ def measure(name: str, method: str, budget: str) -> dict:
     data = _with_fewer_tests(large(name))
     model, learning = learned(data)
     line = {"n": len(data.y), "d": data.x.shape[1], "noise": float(model.noise), "learning cpu": round(learning, 1)}
-    if method in (others := {"SVGP": (svgp, paper.LARGE_SVGP_POINTS), "nearest": (nearest, NEIGHBOURS)}):
-        began, (module, num) = time.process_time(), others[method]
-        mean, std = module.predict(model, data, num)
+    if method in ("SVGP", "nearest"):
+        began = time.process_time()
+        if method == "SVGP":
+            mean, std = svgp.predict(model, data, paper.LARGE_SVGP_POINTS)
+        else:
+            near = model.condition(data.x, data.y, num_far=0, neighbours=NEIGHBOURS, num_samples=0, key=KEY)
+            mean, std = near.predict(data.x_test, noise=True)
         return line | scores(data, mean, std) | {"cpu seconds": round(time.process_time() - began, 1)}
     timed = budget.endswith("s")
     posterior, curve, spent, done = None, [], [0.0, 0.0], 0.0
@@ -59,9 +62,8 @@ def measure(name: str, method: str, budget: str) -> dict:
         began = time.perf_counter(), time.process_time()
         limits = {"max_seconds": float(budget.removesuffix("s"))} if timed else {"max_passes": look - done}
         if posterior is None:
-            # With weights to start from, zeros, a budget of less than two passes is not spent on some of the rows.
-            start = None if timed else np.zeros((len(data.y), 1), np.float32)
-            posterior = model.condition(data.x, data.y, num_samples=NUM_SAMPLES, key=KEY, start=start, **limits)
+            limits |= {} if timed else {"num_far": len(data.y)}
+            posterior = model.condition(data.x, data.y, num_samples=NUM_SAMPLES, key=KEY, **limits)
         else:
             posterior = posterior.refine(key=jax.random.fold_in(KEY, len(curve)), **limits)
         spent = [spent[0] + time.perf_counter() - began[0], spent[1] + time.process_time() - began[1]]

@@ -15,16 +15,24 @@ from dualgp.solvers import Solver
 D, N, NOISE = 3, 300, 0.1
 SEEDS = (0, 1, 2)
 STATIONARY = (dg.RBF, dg.Matern12, dg.Matern32, dg.Matern52)
+SCALED = (*STATIONARY, dg.RationalQuadratic, dg.Laplace, dg.Periodic)
 PER_DIMENSION = [0.7, 1.1, 2.0]
 
 KERNELS = {
-    **{kernel.__name__: kernel(0.9, 1.3) for kernel in STATIONARY},
-    **{f"{kernel.__name__}-per-dimension": kernel(PER_DIMENSION, 0.7) for kernel in STATIONARY},
+    **{kernel.__name__: kernel(0.9, 1.3) for kernel in SCALED},
+    **{f"{kernel.__name__}-per-dimension": kernel(PER_DIMENSION, 0.7) for kernel in SCALED},
     "shared": dg.Matern32([0.9, 1.7], 1.1, widths=(1, 2)),
     "sum": dg.RBF(2.0, 0.5) + dg.Matern12(PER_DIMENSION, 0.4),
     "product": dg.Matern32(1.2, 0.9) * dg.RBF(PER_DIMENSION, 1.5),
     "scaled": 2.0 * dg.Matern52(0.8, 0.6),
     "sum-times-kernel": (dg.RBF(0.8, 0.5) + dg.Matern52(PER_DIMENSION, 0.3)) * dg.Matern12(3.0, 1.2),
+    "RationalQuadratic-wide": dg.RationalQuadratic(0.8, 1.2, 0.4),
+    "Periodic-periods": dg.Periodic(PER_DIMENSION, 0.8, [2.0, 3.5, 5.0]),
+    "Linear": dg.Linear(2.0, 0.9),
+    "Linear-per-dimension": dg.Linear([2.0, 1.5, 4.0], 0.6, [0.5, -0.2, 1.0]),
+    "Constant": dg.Constant(1.4),
+    "trend": dg.Linear(3.0, 0.3) + dg.Constant(0.4) + dg.Matern32(0.9),
+    "OnSphere": dg.OnSphere(dg.Matern32(0.9, 1.1), columns=(2, 0), radius=20.0),
     "Tanimoto": dg.Tanimoto(0.9),
     "On": dg.On(dg.RBF(0.8, 0.7), 1, 3),
     "mixed": dg.On(dg.Tanimoto(1.2), 0, 2) * dg.On(dg.Matern32(1.5), 2),

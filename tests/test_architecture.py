@@ -15,13 +15,13 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 # From left to right. A module belongs to the place that has the longest beginning of its name, and may import its own
 # place and those before it.
 FLOW = {
-    "words": ("_arrays", "_checks", "_morgan", "_npz", "_random", "_threads", "_types"),
+    "words": ("_arrays", "_checks", "_files", "_morgan", "_npz", "_random", "_threads", "_types"),
     "kernels": ("kernels", "_translate"),
     "operators": ("operators",),
     "checkpoints": ("checkpoints",),
     "solvers": ("solvers",),
     "posterior": ("posterior",),
-    "gp": ("gp", "budget"),
+    "gp": ("budget", "fields", "gp", "updates"),
     "learning": ("learning",),
     "decisions": ("maxima", "thompson"),
     "frames": ("data.columns", "data.encoding", "data.levels", "data.tables"),
@@ -29,7 +29,7 @@ FLOW = {
         *("choices", "conditioning", "estimator", "frames", "predicting", "preparing", "units", "warps", "watcher"),
         "data.fingerprints",
     ),
-    "around": ("distributed", "effects", "io", "metrics", "plots"),
+    "around": ("_sound", "distributed", "effects", "io", "metrics", "plots"),
     "data sets": ("data",),
     "botorch": ("botorch",),
     "table": ("advice", "data.shares", "data.smiles", "tablemodel", "tablefit", "report", "cli"),
@@ -53,7 +53,7 @@ NOT_CORE = (
     *(f"data.{name}" for name in ("tables", "columns", "encoding", "levels", "smiles", "shares")),
     *(f"data.{name}" for name in ("uci", "download", "large", "molecules", "synthetic")),
 )
-MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 6630, 350, 33
+MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 8860, 350, 39
 
 
 def is_in(module: str, package: str) -> bool:

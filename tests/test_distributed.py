@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -212,3 +213,47 @@ def test_the_command_line_fits_with_two_processes_that_read_their_own_rows(tmp_p
 def test_a_place_among_many_that_makes_no_sense_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         distributed.initialize(*arguments)
+
+
+def say(port, words=b"", hold=0.0):
+    """A connection that says something, waits, and closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        if words:
+            connection.sendall(words)
+        time.sleep(hold)
+
+
+def test_strangers_are_dropped_with_a_line_and_hold_nobody_up(capsys, monkeypatch):
+    token, listener = bytes(range(32)), distributed._listen("127.0.0.1")
+    port = listener.getsockname()[1]
+    assert listener.getsockname()[0] == "127.0.0.1"
+    found = {}
+    waiting = threading.Thread(target=lambda: found.update(distributed.accept(listener, 3, token, 30.0)))
+    waiting.start()
+    monkeypatch.setenv(distributed.SECRET, "other")
+    impostor = distributed.greeting(token, 1)
+    monkeypatch.delenv(distributed.SECRET)
+    good = [distributed.greeting(token, rank) for rank in (1, 2)]
+    began = time.monotonic()
+    threading.Thread(target=say, args=(port, b"", 8.0), daemon=True).start()  # connects and says nothing
+    for words in (b"", b"GET / HTTP/1.1\r\n" * 9, bytes(36), impostor, distributed.greeting(bytes(32), 1)):
+        say(port, words)
+    peers = [socket.create_connection(("127.0.0.1", port)) for _ in good]
+    for peer, words in zip(peers, good, strict=True):
+        peer.sendall(words[:10])
+        time.sleep(0.1)
+        peer.sendall(words[10:])
+    waiting.join(timeout=20)
+    assert sorted(found) == [1, 2] and time.monotonic() - began < 6.0
+    assert [found[rank].getpeername()[1] for rank in (1, 2)] == [peer.getsockname()[1] for peer in peers]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 5 and all(
+        "dropped a connection that came from 127.0.0.1 and did not know the secret" in x for x in lines
+    )
+
+
+def test_a_process_that_does_not_come_is_a_sentence_and_no_hang():
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"Process\(es\) \[1, 2\] did not connect .* within 1 s"):
+        distributed.accept(distributed._listen("127.0.0.1"), 3, bytes(32), 1.0)
+    assert time.monotonic() - began < 5.0

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dualgp as dg
+from dualgp.data import prior_draw
 
 
 def made_up(n=200, d=2, seed=0, units=(1.0, 1.0)):
@@ -63,7 +64,9 @@ def test_a_white_kernel_is_the_noise_to_start_from():
     assert isinstance(fitted.kernel_, dg.RBF) and np.isclose(float(fitted.kernel_.variance), 1.0)
 
 
-@pytest.mark.parametrize("kernel", [theirs.DotProduct(), theirs.Matern(nu=0.7), theirs.RBF(1.0, "fixed")])
+@pytest.mark.parametrize(
+    "kernel", [theirs.RBF(1.0) ** 2, theirs.Matern(nu=0.7), theirs.RBF(1.0, "fixed"), theirs.ExpSineSquared()]
+)
 def test_kernels_without_a_counterpart_are_refused_with_advice(kernel):
     with pytest.raises(ValueError, match=r"no counterpart|not translated"):
         dg.GPRegressor(kernel).fit(*made_up())
@@ -179,6 +182,14 @@ def test_a_time_limit_is_kept_and_error_bars_stay():
     assert not fitted.finished_ and not fitted.interrupted_ and "time limit" in fitted.message_
     mean, std = fitted.predict(x[:100], return_std=True)
     assert np.all(np.isfinite(mean)) and np.all(std > 0)
+
+
+def test_the_kernel_is_chosen_by_the_data_unless_it_is_given():
+    made = prior_draw(dg.GaussianProcess(dg.RBF(0.1), noise=1e-4), 300, d=2, key=jax.random.key(1))
+    fitted = dg.GPRegressor(random_state=0, n_samples=2).fit(made.x, made.y)
+    assert isinstance(fitted.kernel_, dg.RBF) and "Kernel: RBF" in fitted.report()
+    given = dg.GPRegressor(dg.Matern12([1.0, 1.0]), random_state=0, n_samples=2).fit(made.x, made.y)
+    assert isinstance(given.kernel_, dg.Matern12) and "Kernel: " not in given.message_
 
 
 def test_learning_and_conditioning_draw_their_own_numbers(monkeypatch):

@@ -76,7 +76,7 @@ def test_models_of_frames_are_saved_updated_and_drawn(fitted, tmp_path):
     before = loaded.predict(frame[:1], return_std=True)[1]
     loaded.update(frame[:1], y[:1])
     assert loaded.posterior_.n == 301 and loaded.predict(frame[:1], return_std=True)[1] < before
-    assert loaded.sample_functions()(frame[:5]).shape == (64, 5)
+    assert loaded.sample_functions()(frame[:5]).shape == (16, 5)
 
 
 def test_frames_go_through_pipelines_and_searches():

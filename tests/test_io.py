@@ -22,11 +22,12 @@ def posterior(n=300, solver="auto", num_samples=4, kernel=None):
     return model.condition(x, np.sin(x[:, 0]), solver=solver, num_samples=num_samples, key=jax.random.key(0))
 
 
-def assert_same(a, b, x):
+def assert_same(a, b, x, reports=True):
     for one, other in zip(a.predict(x), b.predict(x), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(a.samples(x), b.samples(x))
-    assert a.report() == b.report()
+    if reports:
+        assert a.report() == b.report()
 
 
 @pytest.mark.parametrize("solver", ["auto", dg.BlockDescent(block_size=64), dg.CG(preconditioner=None)], ids=str)
@@ -39,6 +40,15 @@ def test_a_posterior_comes_back_to_the_last_bit(solver, tmp_path):
     np.testing.assert_array_equal(original.solution.trace.residual, loaded.solution.trace.residual)
     more = [p.update(x, np.zeros(50), key=jax.random.key(1)).mean(x) for p in (original, loaded)]
     np.testing.assert_allclose(*more, atol=1e-12 if solver == "auto" else 1e-3)
+
+
+def test_the_features_of_lines_spheres_and_products_come_back_to_the_last_bit(tmp_path):
+    kernel = dg.Linear(2.0, 1.0, [0.5, 1.0]) * dg.Laplace() + dg.OnSphere(dg.RBF(2.0), radius=50.0) * dg.Periodic()
+    original = posterior(n=60, kernel=kernel + dg.Constant())
+    dg.save(original, tmp_path / "post.dgp")
+    loaded, x = dg.load(tmp_path / "post.dgp"), np.random.default_rng(1).uniform(-3, 3, (50, 2))
+    assert_same(original, loaded, x)
+    assert_same(original.term(2), loaded.term(2), x, reports=False)
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)

@@ -34,9 +34,10 @@ def solve_densely(kernel, x, point, near, noise=NOISE):
 @pytest.mark.parametrize("name", KERNELS)
 def test_weights_of_neighbours_are_those_of_a_dense_solve(name):
     kernel, (x, new) = KERNELS[name], inputs(name)
-    near = NearestRows(kernel, x).query(new, 20)
+    search = NearestRows(kernel, x)
+    near = search.query(new, 20)
     assert near.shape == (M, 20) and all(len(set(row)) == 20 for row in near.tolist())
-    weights, variance = neighbour_weights(kernel, NOISE, new, x, near)
+    weights, variance = neighbour_weights(search, NOISE, new, near)
     for i in range(M):
         expected, remaining = solve_densely(kernel, x, new[i], near[i])
         np.testing.assert_allclose(weights[i], expected, atol=1e-8)
@@ -61,10 +62,11 @@ def test_counts_have_the_most_similar_rows_for_neighbours(monkeypatch):
 
 def test_batches_make_no_difference(monkeypatch):
     kernel, (x, new) = KERNELS["Matern32"], inputs("Matern32")
-    near = NearestRows(kernel, x).query(new, 8)
-    at_once = neighbour_weights(kernel, NOISE, new, x, near)
+    search = NearestRows(kernel, x)
+    near = search.query(new, 8)
+    at_once = neighbour_weights(search, NOISE, new, near)
     monkeypatch.setattr(policy, "NEAR_ENTRIES", 5 * 8**2)
-    for whole, parts in zip(at_once, neighbour_weights(kernel, NOISE, new, x, near), strict=True):
+    for whole, parts in zip(at_once, neighbour_weights(search, NOISE, new, near), strict=True):
         np.testing.assert_allclose(parts, whole, rtol=1e-12)
 
 
@@ -76,17 +78,28 @@ def test_more_neighbours_than_rows_are_all_rows():
 def test_equal_rows_without_noise_give_numbers():
     x, new = np.zeros((40, 2)), np.array([[0.0, 0.0], [1e6, 0.0]])
     kernel = dg.Matern32(1.0, 2.0)
-    near = NearestRows(kernel, x).query(new, 30)
-    weights, variance = neighbour_weights(kernel, 0.0, new, x, near)
+    search = NearestRows(kernel, x)
+    weights, variance = neighbour_weights(search, 0.0, new, search.query(new, 30))
     assert np.isfinite(weights).all()
     np.testing.assert_allclose(weights[0].sum(), 1.0, atol=1e-6)
     np.testing.assert_allclose(variance, [0.0, 2.0], atol=1e-6)
 
 
 def test_no_points_have_no_neighbours():
-    near = NearestRows(dg.RBF(), np.zeros((3, 2))).query(np.zeros((0, 2)), 2)
-    weights, variance = neighbour_weights(dg.RBF(), NOISE, np.zeros((0, 2)), np.zeros((3, 2)), near)
+    search = NearestRows(dg.RBF(), np.zeros((3, 2)))
+    near = search.query(np.zeros((0, 2)), 2)
+    weights, variance = neighbour_weights(search, NOISE, np.zeros((0, 2)), near)
     assert near.shape == weights.shape == (0, 2) and variance.shape == (0,)
+
+
+@pytest.mark.parametrize("name", ["Matern32", "Tanimoto"])
+def test_other_rows_than_the_row_itself(name):
+    kernel, (x, _) = KERNELS[name], inputs(name)
+    x = np.concatenate([x, x[:60]])  # some are there twice: the copy is another row
+    rows = np.arange(len(x), dtype=np.int32)
+    near = NearestRows(kernel, x).query_others(rows, x, 6)
+    assert near.shape == (len(x), 6) and not (near == rows[:, None]).any()
+    assert all(i + N in near[i] for i in range(60) if name == "Matern32")
 
 
 def test_no_neighbours_are_refused():

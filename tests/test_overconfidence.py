@@ -10,6 +10,7 @@ import pytest
 
 import dualgp as dg
 from cases import KERNELS, NOISE, data, gram, points, shifted_gram
+from dualgp.solvers.solve import solve_run
 
 KERNEL, KEY, N = KERNELS["Matern32"], jax.random.key(0), 60
 X, Y = data(N)
@@ -48,11 +49,11 @@ def test_sample_variance_is_never_below_the_exact_one(solver, max_passes):
 def test_the_weights_of_mean_and_samples_are_one_linear_map_of_the_targets(solver, max_passes, monkeypatch):
     keys = []
 
-    def recording_solve(*args, key, **settings):
-        keys.append(key)
-        return dg.solve(*args, key=key, **settings)
+    def recording_solve(operator, b, solver, run):
+        keys.append(run.key)
+        return solve_run(operator, b, solver, run)
 
-    monkeypatch.setattr("dualgp.gp.solve", recording_solve)
+    monkeypatch.setattr("dualgp.fields.solve_run", recording_solve)
     model = dg.GaussianProcess(KERNEL, NOISE)
     post = model.condition(X, Y, solver=solver, num_samples=5, num_features=256, key=KEY, max_passes=max_passes)
     expected = linear_map(solver, max_passes, keys[0]) @ np.asarray(post.targets)

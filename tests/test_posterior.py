@@ -137,7 +137,7 @@ def test_residuals_are_checked_by_the_program_that_predicts(num_samples, ask):
 
     x, y = data(300)
     post = dg.GaussianProcess(Counting(), NOISE).condition(
-        x, y, solver=dg.BlockDescent(), num_samples=num_samples, memory=0, key=KEY
+        x, y, solver=dg.BlockDescent(), num_samples=num_samples, memory=0, key=KEY, neighbours=0
     )
     before = len(traced)
     getattr(post, ask)(x)
@@ -176,18 +176,22 @@ def test_leave_one_out_from_samples_is_near_the_exact_one():
     model = dg.GaussianProcess(dg.Matern32(1.0), noise=0.1)
     exact = model.condition(x, y, num_samples=0).leave_one_out()
     solver = dg.BlockDescent(tol=1e-3)
-    sampled = model.condition(x, y, num_samples=512, solver=solver, key=jax.random.key(0)).leave_one_out()
+    settings = {"solver": solver, "key": jax.random.key(0), "neighbours": 0}
+    sampled = model.condition(x, y, num_samples=512, **settings).leave_one_out()
     np.testing.assert_allclose(sampled[1], exact[1], rtol=0.15)
     assert dg.metrics.nll(y, *sampled) == pytest.approx(dg.metrics.nll(y, *exact), abs=0.02)
+    near = model.condition(x, y, num_samples=8, **settings | {"neighbours": 128}).leave_one_out()
+    np.testing.assert_allclose(near[1], exact[1], rtol=0.05)
+    assert dg.metrics.nll(y, *near) == pytest.approx(dg.metrics.nll(y, *exact), abs=0.02)
     with pytest.raises(ValueError, match=r"takes samples"):
-        model.condition(x, y, num_samples=0, solver=solver, key=jax.random.key(0)).leave_one_out()
+        model.condition(x, y, num_samples=0, **settings).leave_one_out()
 
 
 def test_rows_without_weights_are_left_out_as_what_they_are_new_observations():
     x, y = data(600)
     solver = dg.BlockDescent(block_size=60, tol=1e-3)
     post = dg.GaussianProcess(dg.Matern32(1.0), noise=0.1, mean=0.4).condition(
-        x, y, num_samples=16, solver=solver, key=jax.random.key(0), max_passes=0.3
+        x, y, num_samples=16, solver=solver, key=jax.random.key(0), max_passes=0.3, neighbours=0
     )
     without = ~np.asarray(post.weights).any(axis=1)
     assert 0 < without.sum() < 600

@@ -13,7 +13,21 @@ if TYPE_CHECKING:
     from dualgp.estimator import GPRegressor
     from dualgp.gp import GaussianProcess
     from dualgp.io import load, save
-    from dualgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52, On, Tanimoto
+    from dualgp.kernels import (
+        RBF,
+        Constant,
+        Kernel,
+        Laplace,
+        Linear,
+        Matern12,
+        Matern32,
+        Matern52,
+        On,
+        OnSphere,
+        Periodic,
+        RationalQuadratic,
+        Tanimoto,
+    )
     from dualgp.learning import learn
     from dualgp.maxima import Search, maximise
     from dualgp.operators import KernelOperator
@@ -31,17 +45,23 @@ __all__ = [
     "Auto",
     "BlockDescent",
     "Cholesky",
+    "Constant",
     "GPRegressor",
     "GaussianProcess",
     "Kernel",
     "KernelOperator",
+    "Laplace",
+    "Linear",
     "Matern12",
     "Matern32",
     "Matern52",
     "MorganFingerprint",
     "On",
+    "OnSphere",
+    "Periodic",
     "PivotedCholesky",
     "Posterior",
+    "RationalQuadratic",
     "Result",
     "Search",
     "Solution",
@@ -60,7 +80,21 @@ __all__ = [
 ]
 
 _HOME = {
-    "kernels": ("Kernel", "RBF", "Matern12", "Matern32", "Matern52", "Tanimoto", "On"),
+    "kernels": (
+        "Kernel",
+        "RBF",
+        "Matern12",
+        "Matern32",
+        "Matern52",
+        "RationalQuadratic",
+        "Laplace",
+        "Periodic",
+        "Linear",
+        "Constant",
+        "Tanimoto",
+        "On",
+        "OnSphere",
+    ),
     "operators": ("KernelOperator",),
     "solvers": (
         "Auto",

@@ -6,6 +6,7 @@
 3. Under `jax.jit`, `jax.grad` or `jax.vmap` the caller's own precision rules, and nothing is converted (`is_traced`).
 """
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -15,13 +16,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+_process: set[int] = set()  # the process that has used JAX, if any
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
 
 
 def wide() -> Any:
-    """A context in which float64 exists; results keep their dtype outside it."""
+    """A context in which float64 exists; results keep their dtype outside it. All of our arithmetic happens in one."""
+    refuse_fork()
+    _process.clear()
+    _process.add(os.getpid())
     return jax.enable_x64(True)
+
+
+def refuse_fork() -> None:
+    """A sentence where arithmetic would hang: XLA's threads are in the process that this one was forked from."""
+    if _process and os.getpid() not in _process:
+        raise RuntimeError(
+            "This process was forked from one that has used JAX, whose threads did not come along: it would hang. "
+            "Start workers with multiprocessing.get_context('spawn') (or 'forkserver', or joblib's default), or fork "
+            "before the first fit."
+        )
 
 
 def in_wide(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
@@ -47,7 +62,10 @@ def is_here(array: Any) -> bool:
 
 def as_parameter(value: Any) -> Any:
     """A hyperparameter as an array leaf: NumPy float64 unless it is a JAX value already (so that 0.7 stays 0.7)."""
-    return value if isinstance(value, jax.Array) else np.asarray(value, dtype=np.float64)
+    try:
+        return value if isinstance(value, jax.Array) else np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"A hyperparameter must be a number or a list of numbers, got {value!r}.") from None
 
 
 def as_floats(x: Any) -> jax.Array:

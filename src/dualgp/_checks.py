@@ -1,5 +1,7 @@
 """One wording for every input error: what was wrong, what was got, what to do."""
 
+import datetime
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -8,12 +10,61 @@ import numpy as np
 
 from dualgp._arrays import is_traced
 
+LARGEST, SMALLEST_SPREAD = 1e150, 1e-150  # what float64 can square and add up
+TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+
+
+def refuse_other_kinds(value: Any, name: str) -> None:
+    """Refuse masked entries, which would be used as if they were not, and times, whose unit would be guessed."""
+    if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
+        number = int(np.ma.getmaskarray(value).sum())
+        raise ValueError(f"{name} has {number} masked value(s). Drop those rows, or fill them in: {name}.filled(...).")
+    if _has_times(value):
+        raise TypeError(
+            f"{name} holds times (dates, datetimes or durations). Make them numbers in a unit that you choose, such as "
+            "days: (t - t.min()) / np.timedelta64(1, 'D')."
+        )
+    if (name_of_text := _text_column(value)) is not None:
+        raise TypeError(
+            f"{name} holds text in column {name_of_text!r}. Encode it as numbers first; the command `dualgp fit` does."
+        )
+
+
+def _text_column(frame: Any) -> Any:
+    """The name of a data frame's first column that begins with text."""
+    names = getattr(frame, "columns", None)
+    if names is None or not len(frame):
+        return None
+    return next((name for name in names if _is_text(frame[name])), None)
+
+
+def _is_text(column: Any) -> bool:
+    kind = str(getattr(column, "dtype", ""))
+    return kind.lower() in ("object", "str", "string", "category", "categorical") and isinstance(
+        next(iter(column)), str
+    )
+
+
+def _has_times(value: Any) -> bool:
+    kinds = getattr(value, "dtypes", getattr(value, "dtype", None))  # the first of data frames
+    kinds = list(kinds) if isinstance(kinds, Iterable) else [kinds]
+    if any(getattr(kind, "kind", "") in ("m", "M") or str(kind).startswith(("Date", "Duration")) for kind in kinds):
+        return True
+    if isinstance(value, (list, tuple)) and value:
+        return _has_times(value[0])
+    return isinstance(value, TIMES) or (isinstance(value, np.ndarray) and value.size > 0 and _is_time(value))
+
+
+def _is_time(array: np.ndarray) -> bool:
+    return array.dtype == object and isinstance(array.flat[0], TIMES)
+
 
 def as_float_array(value: Any, name: str) -> np.ndarray | jax.Array:
     """`value` as a real floating-point array; integers and booleans become float64, other kinds are refused."""
     if is_traced(value):
         is_float = jnp.issubdtype(value.dtype, jnp.floating)
         return value if is_float else value.astype(jnp.result_type(value.dtype, jnp.float32))
+    refuse_other_kinds(value, name)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -24,7 +75,7 @@ def as_float_array(value: Any, name: str) -> np.ndarray | jax.Array:
         raise TypeError(
             f"{name} must hold real numbers, got dtype {array.dtype}. Encode text and categories as numbers first."
         )
-    return array.astype(np.float32) if array.dtype.itemsize < 4 else array
+    return array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64, copy=False)
 
 
 def check_finite(array: np.ndarray | jax.Array, name: str) -> None:
@@ -38,6 +89,33 @@ def check_finite(array: np.ndarray | jax.Array, name: str) -> None:
         raise ValueError(
             f"{name} has {int(bad.sum())} NaN or infinite value(s), the first at {place}. "
             "Drop or impute those rows before calling."
+        )
+
+
+def check_size(array: np.ndarray | jax.Array, name: str) -> None:
+    """Refuse finite numbers whose squares are not."""
+    if is_traced(array) or array.dtype.itemsize < 8 or not array.size:
+        return
+    largest = max(float(array.max()), -float(array.min()))
+    if largest > LARGEST:
+        where = np.unravel_index(int(np.argmax(np.abs(array))), array.shape)
+        place = f"{name}[{', '.join(str(int(i)) for i in where)}]"
+        raise ValueError(
+            f"{name} has values as large as {place} = {array[where]:.3g}: too large to be squared. Rescale, or drop "
+            "such rows."
+        )
+
+
+def check_values(values: Any, x: Any, first: int = 0) -> None:
+    """Refuse answers at points that the arithmetic cannot reach, naming the point; `first` is the first row in x."""
+    if is_traced(values, x):
+        return
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row = first + int(np.argwhere(bad)[0][0])
+        raise ValueError(
+            f"x[{row}] = {np.array2string(np.asarray(x)[row], precision=3, threshold=8)} is too far from the data for "
+            f"{np.asarray(values).dtype}: the answer there is not a finite number. Drop that point."
         )
 
 
@@ -56,6 +134,7 @@ def check_points(x: Any, name: str = "x", d: int | None = None) -> np.ndarray | 
     if array.shape[1] == 0:
         raise ValueError(f"{name} has no columns (shape {array.shape}). Pass at least one input dimension.")
     check_finite(array, name)
+    check_size(array, name)
     return array
 
 
@@ -93,6 +172,7 @@ def check_targets(y: Any, n: int, name: str = "y") -> np.ndarray | jax.Array:
     if array.shape[0] != n:
         raise ValueError(f"{name} has {array.shape[0]} value(s) for {n} row(s) of x. Pass one target per row.")
     check_finite(array, name)
+    check_size(array, name)
     return array
 
 
@@ -121,6 +201,12 @@ def check_key(key: Any, purpose: str) -> jax.Array:
     if not isinstance(key, jax.Array):
         raise TypeError(f"key must be a JAX random key, got {type(key).__name__}. Pass key=jax.random.key({key!r}).")
     return key
+
+
+def check_number(value: Any, name: str) -> None:
+    """Refuse what is no number at all."""
+    if not isinstance(value, (int, float, np.number)):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
 
 
 def check_count(value: Any, name: str, least: int = 0) -> int:

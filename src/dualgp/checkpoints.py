@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from dualgp import __version__
+from dualgp._files import check_file, hold
 from dualgp._npz import NotReadable, read, write
 from dualgp.operators.layout import agree, gather, place_like, writes
 
@@ -23,15 +24,18 @@ FORMAT = "dualgp-checkpoint-2"
 class Checkpoint:
     """A file that a run saves itself to, and continues from if it belongs to the same problem.
 
+    As long as this object lives, other processes that want the same path are told so.
     `problem` is everything that the run depends on; its fingerprint is stored in the file. Where there are many
     processes, all of them save and load, the first one writes, and their number may be another when they go on.
     """
 
     def __init__(self, path: str | os.PathLike, problem: Any) -> None:
-        self.path = Path(path)
+        self.path = check_file(path)
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"There is no folder {self.path.parent} to write the checkpoint {self.path} to.")
         self.fingerprint = fingerprint(problem)
+        if writes():
+            hold(self.path, self)
 
     def save(self, state: Any, progress: dict[str, Any]) -> None:
         """Write the arrays in `state` and the JSON values in `progress`; a reader sees the old file or the new one."""
@@ -72,6 +76,8 @@ class Checkpoint:
     def _check_header(self, header: dict[str, Any]) -> None:
         if header.get("format") != FORMAT:
             raise NotReadable(f"it is not of the kind {FORMAT}")
+        if not {"dualgp", "problem", "progress"} <= set(header):
+            raise NotReadable("its header is not complete")
         if header["dualgp"] != __version__:
             raise ValueError(
                 f"{self.path} was written by dualgp {header['dualgp']}, this is {__version__}: delete it to start anew."

@@ -11,10 +11,15 @@ others. So each process holds a connection to the first one, and when one breaks
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
+import queue
+import secrets
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +32,8 @@ WAIT_SECONDS = 300
 HEARTBEAT_SECONDS = 60
 WATCH_SECONDS = 5.0
 GOODBYE_SECONDS = 30
+GREETING_SECONDS = 10  # in which who connects must say who it is
+SECRET = "DUALGP_SECRET"  # the name of the environment variable
 
 
 def initialize(
@@ -40,7 +47,13 @@ def initialize(
       `size`: how many there are. Under SLURM and Open MPI, leave out all three.
     - `wait`: seconds to wait for the others to start.
 
-    From here on, when one of the processes dies, all others write a sentence and exit with code 4.
+    **Contract from here on.** When one of the processes dies, all others write a sentence and leave by `os._exit(4)`:
+    no `finally` and no `atexit` runs, because a process that waits for a dead one in a collective can do nothing else.
+    Threads that wait for sockets get the lowest priority, and keep it.
+
+    The first process listens at the coordinator's address only, and drops with a line on stderr who does not know a
+    secret: a random number that JAX carries to all processes, together with the environment variable DUALGP_SECRET,
+    the same for all, if it is set. JAX's own ports have no such protection: keep them in a network that you trust.
     """
     _check(coordinator, rank, size)
     # Otherwise JAX aborts with a core dump when the first process dies. Has no effect if JAX was imported before.
@@ -62,7 +75,7 @@ def initialize(
             "rank= and size=."
         ) from None
     if jax.process_count() > 1:
-        _watch(jax.process_index(), jax.process_count())
+        _watch(jax.process_index(), jax.process_count(), None if coordinator is None else _host(coordinator), wait)
         _let_work_go_first()
 
 
@@ -112,8 +125,7 @@ def _check(coordinator: str | None, rank: int | None, size: int | None) -> None:
         raise ValueError("coordinator, rank and size go together: pass all three, or none under SLURM.")
     if coordinator is None or rank is None or size is None:
         return
-    host, _, port = coordinator.rpartition(":")
-    if not host or not port.isdigit():
+    if not _host(coordinator) or not coordinator.rpartition(":")[2].isdigit():
         raise ValueError(f"coordinator must be 'host:port', such as '10.0.0.1:1234', got {coordinator!r}.")
     if not 0 <= rank < size:
         raise ValueError(f"rank must be from 0 to size - 1, got rank={rank} and size={size}.")
@@ -132,29 +144,104 @@ def _let_work_go_first() -> None:
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
 
 
-def _watch(rank: int, size: int) -> None:
+def _host(coordinator: str) -> str:
+    return coordinator.rpartition(":")[0].strip("[]")
+
+
+def _watch(rank: int, size: int, host: str | None, wait: float) -> None:
     """Connect every process to the first, and wait in threads for a connection to break."""
+    listener = _listen(host) if rank == 0 else None
+    port = listener.getsockname()[1] if listener else 0
+    said = _broadcast([port.to_bytes(2, "big"), secrets.token_bytes(32), socket.gethostname().encode()[:255]])
+    port, token, name = int.from_bytes(said[0], "big"), said[1], said[2].decode()
+    if listener is None:
+        first = socket.create_connection((host or name, port), timeout=wait)
+        first.sendall(greeting(token, rank))
+        _Watch.start(first, 0)
+        return
+    for peer, connection in accept(listener, size, token, wait).items():
+        _Watch.start(connection, peer)
+
+
+def _broadcast(pieces: list[bytes]) -> list[bytes]:
+    """What the first process passes, in all of them; up to 255 bytes each."""
     import numpy as np
     from jax.experimental import multihost_utils
 
-    listener = socket.create_server(("", 0)) if rank == 0 else None
-    port = int(multihost_utils.broadcast_one_to_all(np.int32(listener.getsockname()[1] if listener else 0)))
-    if listener is None:
-        first = socket.create_connection((_coordinator_host(), port), timeout=WAIT_SECONDS)
-        first.settimeout(None)
-        first.sendall(rank.to_bytes(4, "big"))
-        _Watch.start(first, 0)
-        return
-    for _ in range(size - 1):
-        peer, _ = listener.accept()
-        _Watch.start(peer, int.from_bytes(peer.recv(4, socket.MSG_WAITALL), "big"))
-    listener.close()
+    packed = np.zeros((len(pieces), 256), np.uint8)
+    for row, piece in zip(packed, pieces, strict=True):
+        row[0], row[1 : 1 + len(piece)] = len(piece), np.frombuffer(piece, np.uint8)
+    packed = np.asarray(multihost_utils.broadcast_one_to_all(packed))
+    return [row[1 : 1 + row[0]].tobytes() for row in packed]
 
 
-def _coordinator_host() -> str:
-    from jax._src.distributed import global_state  # under SLURM only JAX knows it
+def _listen(host: str | None) -> socket.socket:
+    """A listener at the coordinator's address, or at that of this host's name; at all if neither can be reached."""
+    name = host or socket.gethostname()
+    with suppress(OSError):
+        family, *_, address = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)[0]
+        if host is not None or not str(address[0]).startswith("127."):
+            return socket.create_server((address[0], 0), family=family)
+    _log(f"{name} is no address of this host: listening at all of them.")
+    return socket.create_server(("", 0))
 
-    return str(global_state.coordinator_address).rpartition(":")[0].strip("[]")
+
+def greeting(token: bytes, rank: int) -> bytes:
+    """What a process says when it connects: its number, and a proof that it knows the secrets."""
+    number = rank.to_bytes(4, "big")
+    proof = hmac.new(token + os.environ.get(SECRET, "").encode(), number, hashlib.sha256).digest()
+    return number + proof
+
+
+def accept(listener: socket.socket, size: int, token: bytes, wait: float) -> dict[int, socket.socket]:
+    """The connections of processes 1 to size - 1; strangers are dropped, with a line each, and hold nobody up."""
+    known: dict[int, socket.socket] = {}
+    greeted: queue.Queue[tuple[int, socket.socket]] = queue.Queue()
+    expected = {greeting(token, rank): rank for rank in range(1, size)}
+    end = time.monotonic() + wait
+    listener.settimeout(0.1)
+    with listener:
+        while len(known) < size - 1:
+            if time.monotonic() > end:
+                missing = sorted(set(expected.values()) - set(known))
+                raise TimeoutError(f"Process(es) {missing} did not connect to the first one within {wait:.0f} s.")
+            with suppress(TimeoutError):
+                connection, address = listener.accept()
+                threading.Thread(target=_greet, args=(connection, address, expected, greeted), daemon=True).start()
+            while not greeted.empty():
+                rank, connection = greeted.get()
+                if rank in known:
+                    _drop(connection, f"said that it is process {rank}, which is here already")
+                else:
+                    known[rank] = connection
+    return known
+
+
+def _greet(connection: socket.socket, address: Any, expected: dict[bytes, int], greeted: queue.Queue) -> None:
+    """Find out who has connected."""
+    said, end = b"", time.monotonic() + GREETING_SECONDS
+    with suppress(OSError):
+        while len(said) < 36 and (left := end - time.monotonic()) > 0:
+            connection.settimeout(left)
+            piece = connection.recv(36 - len(said))
+            if not piece:
+                break
+            said += piece
+    rank = next((rank for proof, rank in expected.items() if hmac.compare_digest(proof, said)), None)
+    if rank is None:
+        _drop(connection, f"came from {address[0]} and did not know the secret (is {SECRET} the same everywhere?)")
+    else:
+        greeted.put((rank, connection))
+
+
+def _drop(connection: socket.socket, why: str) -> None:
+    connection.close()
+    _log(f"dropped a connection that {why}.")
+
+
+def _log(line: str) -> None:
+    sys.stderr.write(f"dualgp.distributed: {line}\n")
+    sys.stderr.flush()
 
 
 class _Watch:
@@ -166,6 +253,7 @@ class _Watch:
 
     @classmethod
     def start(cls, connection: socket.socket, peer: int) -> None:
+        connection.settimeout(None)
         # A host that loses power sends nothing: then the operating system finds out.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, seconds in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):

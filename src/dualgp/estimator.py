@@ -9,25 +9,26 @@ import jax
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from dualgp._checks import as_float_array, check_count
+from dualgp._checks import as_float_array
 from dualgp._random import subkey
 from dualgp._translate import rescaled, translated
 from dualgp.checkpoints import delete
 from dualgp.choices import noise_floor
-from dualgp.conditioning import Conditioning, distinct_rows
+from dualgp.conditioning import Conditioning, distinct_rows, validated
 from dualgp.data.encoding import Encoding, make_encoding
 from dualgp.data.tables import as_table
 from dualgp.frames import check_frame, needs_encoding, raw_columns
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel
+from dualgp.operators import policy
 from dualgp.operators.layout import as_mesh
 from dualgp.operators.noise import check_noise
 from dualgp.posterior import Posterior
-from dualgp.predicting import DTYPES, Predicting
+from dualgp.predicting import Predicting
 from dualgp.preparing import NOISE, find_trend, find_warp, make_units, standard_model
-from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, Solver, as_solver
+from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, as_solver
 from dualgp.solvers.stopping import Deadline
 from dualgp.warps import Warp
 from dualgp.watcher import CallbackSupportMixin, Watcher, with_callbacks
@@ -36,24 +37,24 @@ from dualgp.watcher import CallbackSupportMixin, Watcher, with_callbacks
 class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
     """Gaussian process regression on all of the data.
 
-    Inputs and targets may have any scale. Up to 4,096 rows the answer is exact; beyond, it is found by iterations that
-    stop when the equations hold to `tol`, and standard deviations come from `n_samples` posterior functions.
+    Inputs and targets may have any scale. Up to 4,096 rows the answer is exact. Beyond, predictions have a far field,
+    by iterations on all rows or on some, and a near field of the nearest of all rows.
 
     Parameters
     ----------
     kernel : a dualgp or scikit-learn kernel, or None
-        In the units of the data: `Matern32(lengthscale=3.0)` means 3 units of X. None is a Matern-3/2 kernel with a
-        lengthscale for each column.
+        In the units of the data: `Matern32(lengthscale=3.0)` means 3 units of X. None is the best of four stationary
+        kernels with a lengthscale for each column, chosen by the data.
     noise : float or None
         The variance of the noise, in squared units of y. It stays as given; None means that it is learned.
     solver : "auto" or a solver such as `dualgp.SDD()`
     learn : bool
         Whether to learn the kernel's parameters (and the noise, and a constant mean) from the data.
     n_samples : int
-        Posterior functions. 64 know a standard deviation to 9 %. 0 is allowed: then there are only means, and exact
-        standard deviations up to 4,096 rows.
-    tol : float
-        The relative residual that solver="auto" stops at.
+        Posterior functions, as `sample_y` and `sample_functions` return. They also make standard deviations sharper.
+    tol : float or None
+        The relative residual that solver="auto" stops at. None stops when another pass over the data no longer
+        improves predictions of rows kept aside.
     max_seconds : float or None
         Stop about then with what there is. Error bars of an unfinished solve are wider, not narrower.
     checkpoint : path or None
@@ -90,6 +91,9 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         All of that, with the slopes of the trend. encoding_ : Encoding or None, for frames.
     finished_ : bool
         False if a limit or Ctrl-C ended the fit early.
+    validation_ : Score or None
+        RMSE, log density and coverage of the 90 % band of rows that were kept aside while it was solved, in the units
+        of y; None where that was not done, as up to 4,096 rows, and where y was transformed.
     message_ : str
         What was done, in words; `decisions_` are sentences about y. Also `print(regressor.report())`.
     """
@@ -101,8 +105,8 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         noise=None,
         solver="auto",
         learn=True,
-        n_samples=64,
-        tol=1e-2,
+        n_samples=16,
+        tol=None,
         max_seconds=None,
         checkpoint=None,
         devices=None,
@@ -131,8 +135,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         if needs_encoding(X):
             return self.fit_table(as_table(X), check_frame(X, y))
         deadline = Deadline(self.max_seconds)
-        X, y = validate_data(self, X, y, dtype=DTYPES, order="C", y_numeric=True)
-        y = y.astype(np.float64)
+        X, y = validated(self, X, y)
         self.encoding_: Encoding | None = None
         keep = distinct_rows(X.T, y)
         X, y = (X, y) if keep.all() else (X[keep], y[keep])
@@ -153,7 +156,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
     def _fit(self, X: np.ndarray, y: np.ndarray, warp: Warp, said: str, deadline: Deadline, given: int) -> GPRegressor:
         # Only where nothing depends on the origin: counts, for one, are what they are.
         centres = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
-        settings, start = self._settings(), standard_model(X, self._widths)
+        settings, start = self._settings(len(y)), standard_model(X, self._widths)
         units = make_units(X, y, warp, centres)
         x, floor = units.inputs(X), noise_floor(warp, y) / units.y_scale**2
         self.units_, trend = find_trend(self.trend, start, units, x, units.targets(x, y), floor, self._is_free)
@@ -174,13 +177,14 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         """Condition on more data as well, from where the last solve ended. Learned parameters and scales stay."""
         check_is_fitted(self)
         if self.encoding_ is None:
-            X, y = validate_data(self, X, y, dtype=DTYPES, order="C", y_numeric=True, reset=False)
+            X, y = validated(self, X, y, reset=False)
+            x = self.units_.inputs(X)
         else:
-            y = check_frame(X, y)
-        x = self._ready(X)[1]
+            y = check_frame(X, y, reset=False)
+            x = self._ready(X)[1]
         posterior = self.posterior_.update(
             x,
-            self.units_.targets(x, y.astype(np.float64)),
+            self.units_.targets(x, y),
             key=subkey(_key(self.random_state), self.posterior_.n),
             solver=self._solver(),
             max_seconds=self.max_seconds,
@@ -207,9 +211,9 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         """How many inputs share each lengthscale."""
         return None if self.encoding_ is None else self.encoding_.widths
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self, n: int) -> dict[str, Any]:
         """Settings of `learn` and `condition`."""
-        num_samples = check_count(self.n_samples, "n_samples")
+        num_samples = policy.check_functions(self.n_samples, n, "n_samples")
         mesh = None if self.devices is None else as_mesh(self.devices)
         solver = as_solver(self._solver())
         return {"solver": solver, "num_samples": num_samples, "mesh": mesh, "progress": bool(self.verbose)}
@@ -218,14 +222,15 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         """The posterior of a model that is learned, from `model` on."""
         fixed = () if self.noise is None else ("noise",)
         watch = watcher if watcher and watcher.has_company else None
-        learned = condition.learn(model, fixed, self.checkpoint, watch)
+        learned = condition.learn(model, fixed, self.checkpoint, watch, choose_kernel=self.kernel is None)
         self.message_, self.interrupted_ = learned.message, learned.interrupted
         if np.all(condition.targets == condition.targets[:1]):
             self.message_ = f"All targets are {self.y_offset_:.4g}: there is nothing to learn."
             warnings.warn(f"{self.message_} Error bars are those of a guess.", UserWarning, stacklevel=3)
         posterior = learned.posterior
         if posterior is None:  # few rows, or interrupted: then there is no time for more than a pass
-            posterior = condition(learned.model, max_passes=None if learned.finished else 1.0)
+            solve = None if self.checkpoint is None or learned.interrupted else f"{self.checkpoint}.solve"
+            posterior = condition(learned.model, max_passes=1.0 if learned.interrupted else None, checkpoint=solve)
         self.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED
         return posterior
 
@@ -256,7 +261,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         units = self.y_scale_**2
         kernel, noise = rescaled(start.kernel, units), float(start.noise) * units
         if self.kernel is not None:
-            kernel, white = translated(self.kernel, self.learn)
+            kernel, white = translated(self.kernel, self.learn, len(self.X_offset_))
             noise = noise if white is None else white
         if self.noise is not None:
             given = as_float_array(self.noise, "noise")
@@ -268,7 +273,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         """A fit that may go on later must draw the same numbers again."""
         return _key(0 if self.random_state is None and self.checkpoint is not None else self.random_state)
 
-    def _solver(self) -> Solver | str:
+    def _solver(self) -> Any:
         return Auto(tol=self.tol) if isinstance(self.solver, str) and self.solver == "auto" else self.solver
 
     def _keep(self, posterior: Posterior) -> None:
@@ -278,7 +283,9 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         self.kernel_: Kernel = rescaled(model.kernel, units)
         self.noise_ = float(model.noise) * units
         self.mean_ = float(self.units_.outputs(float(model.mean)))
-        lengthscale = getattr(model.kernel, "lengthscales", None)
+        score = posterior.solution.validation
+        self.validation_ = score.in_units(self.y_scale_) if score and self.warp_.kind == "none" else None
+        lengthscale = getattr(model.kernel, "lengthscales", getattr(model.kernel, "lengthscale", None))
         self.__dict__.pop("lengthscale_", None)  # of an earlier fit with another kernel
         if lengthscale is not None:
             self.lengthscale_ = np.broadcast_to(np.asarray(lengthscale, np.float64), (posterior.d,)).copy()

@@ -9,7 +9,9 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils import check_array
 
-from dualgp._checks import check_targets
+from dualgp._arrays import refuse_fork
+from dualgp._checks import check_targets, refuse_other_kinds
+from dualgp.conditioning import sized_targets
 from dualgp.data.columns import Coded
 from dualgp.data.encoding import Encoding
 from dualgp.data.tables import as_codes, as_numbers, as_table, column_of
@@ -43,10 +45,12 @@ def raw_columns(table: Any, encoding: Encoding) -> list[np.ndarray]:
     return columns
 
 
-def check_frame(X: Any, y: Any) -> Float[np.ndarray, " n"]:
+def check_frame(X: Any, y: Any, reset: bool = True) -> Float[np.ndarray, " n"]:
     """The targets of a frame."""
+    refuse_fork()
+    refuse_other_kinds(y, "y")
     y = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
-    return np.asarray(check_targets(y, as_table(X).num_rows), np.float64)
+    return sized_targets(np.asarray(check_targets(y, as_table(X).num_rows)), reset)
 
 
 def encode(X: Any, encoding: Encoding) -> Float[np.ndarray, "n d"]:
@@ -57,6 +61,7 @@ def encode(X: Any, encoding: Encoding) -> Float[np.ndarray, "n d"]:
             f"frame, got {type(X).__name__}."
         )
     table = as_table(X, encoding.text)
+    x = encoding.x(table)
     for sentence in encoding.unseen(table):
         warnings.warn(sentence, UserWarning, stacklevel=4)
-    return encoding.x(table)
+    return x

@@ -24,21 +24,23 @@ import numpy as np
 from dualgp import __version__, kernels, solvers
 from dualgp._arrays import in_wide
 from dualgp._npz import NotReadable, read, write
+from dualgp._sound import FITTED, check_fields, check_sound, is_whole
 from dualgp._translate import translated
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import base, features, hashes
 from dualgp.operators.cross import CrossProduct
 from dualgp.operators.layout import Local, writes
-from dualgp.posterior import ExactPosterior, LeftOut, Posterior, SampledPosterior
+from dualgp.posterior import AllRows, ExactPosterior, Posterior, SampledPosterior
 from dualgp.posterior.prior import PriorPaths
 from dualgp.solvers import Result, Solution, descent, preconditioners
 from dualgp.solvers.base import Trace
+from dualgp.solvers.validation import Score
 from dualgp.thompson import ThompsonState
 from dualgp.units import Units
 from dualgp.warps import Warp
 
-FORMAT, VERSION = "dualgp", 2
+FORMAT, VERSION = "dualgp", 3
 # Classes of the table application, an application of this module, and where they are: imported when a file has one.
 TABLE = {
     **{name: "dualgp.data.columns" for name in ("Category", "Levels", "Number", "Rank", "Time")},
@@ -56,9 +58,11 @@ def save(value: Any, path: str | os.PathLike) -> None:
     Where many processes have a posterior together, all must call this; the first one writes.
     """
     arrays: dict[str, np.ndarray] = {}
-    content = _encode(value, arrays)
-    if not isinstance(content, dict) or "class" not in content:
+    if isinstance(value, (int, float, str, list, tuple, dict, np.ndarray, jax.Array)):
         raise TypeError(f"save writes posteriors, models, kernels and GPRegressors, got {type(value).__name__}.")
+    content = _encode(value, arrays)
+    if not is_whole(value):
+        raise TypeError(f"A {type(value).__name__} alone cannot be saved; posteriors, models and kernels can.")
     if writes():
         write(path, {"format": FORMAT, "version": VERSION, "dualgp": __version__, "content": content}, arrays)
 
@@ -76,9 +80,23 @@ def load(path: str | os.PathLike, *, classes: Sequence[type] = ()) -> Any:
             f"{__version__}, which reads versions up to {VERSION}. Upgrade dualgp to read it."
         )
     try:
-        return _decode(header["content"], arrays, {cls.__name__: cls for cls in classes})
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise NotReadable(f"{path} does not hold together ({error}). It was changed or damaged.") from None
+        value = _decode(header["content"], arrays, {cls.__name__: cls for cls in classes})
+        if not is_whole(value):
+            raise ValueError(f"it holds a {type(value).__name__}, which is no model")
+        check_sound(value)
+    except _Unknown as error:
+        raise NotReadable(
+            f"{path} contains a {error}, which is not part of dualgp. If it is a class of yours, pass it: "
+            f"load(path, classes=[{error}])."
+        ) from None
+    except Exception as error:  # what a changed file makes constructors raise has no end
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise NotReadable(f"{path} does not hold together ({why}). It was changed or damaged.") from None
+    return value
+
+
+class _Unknown(Exception):
+    """The file names a class that is neither ours nor passed."""
 
 
 def _package_class(name: str) -> type | None:
@@ -89,8 +107,8 @@ def _package_class(name: str) -> type | None:
 @cache
 def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
-    found = [ExactPosterior, SampledPosterior, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace, Result]
-    found += [GPRegressor, ThompsonState, Units, Warp]
+    found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace]
+    found += [Result, Score, GPRegressor, ThompsonState, Units, Warp]
     for module in (kernels, base, features, hashes, solvers, descent, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
@@ -112,7 +130,7 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, Result):
         return {"class": "Result", "value": value.value}
     if isinstance(value, Posterior):
-        value = value.gathered()
+        value = _slim(value.gathered())
     if isinstance(value, Solution):
         value = dataclasses.replace(value, state=None, residuals=None, factor=_packed(value.factor))
     fields = _fields(value)
@@ -142,7 +160,7 @@ def _fields(value: Any) -> dict[str, Any] | None:
             "devices": None,
         }
         return kept | changes
-    if isinstance(value, Trace):
+    if isinstance(value, Trace | Score):
         return value._asdict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):  # equinox modules are dataclasses too
         return {
@@ -170,13 +188,11 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -
     name = content["class"]
     cls = own.get(name) if name in own or content.get("is_own") else _package_class(name)
     if cls is None:
-        raise NotReadable(
-            f"The file contains a {name}, which is not part of dualgp. "
-            f"If it is a class of yours, pass it: load(path, classes=[{name}])."
-        )
+        raise _Unknown(name)
     if cls is Result:
         return Result(content["value"])
     fields = {name: _decode(field, arrays, own) for name, field in content["fields"].items()}
+    check_fields(cls, fields)
     if cls is GPRegressor:
         return _as_regressor(fields)
     if cls is Solution:
@@ -184,9 +200,12 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -
     if cls is CrossProduct:  # on the device once, not at every prediction
         x, weights = (jnp.asarray(fields[name]) for name in ("x", "weights"))
         return CrossProduct(fields["kernel"], x, weights, Local(len(x)))
+    if cls is AllRows:
+        return AllRows(jnp.asarray(fields["x"]), fields["places"], Local(len(fields["x"])))
     if issubclass(cls, Posterior):
-        fields["targets"] = jnp.asarray(fields["targets"])
-        fields["left_out"] = None if fields["left_out"] is None else LeftOut(*fields["left_out"])
+        fields.pop("left_out", None)  # rows without weights, in files of version 2
+        for name in ("targets", "residuals"):
+            fields[name] = None if fields.get(name) is None else jnp.asarray(fields[name])
     return cls(**fields)
 
 
@@ -195,7 +214,7 @@ def _as_version_2(fields: dict[str, Any]) -> dict[str, Any]:
     kept = {name: fields[name] for name in ("model", "targets", "prior", "solution")}
     far = {"kernel": fields["model"]["fields"]["kernel"], "x": fields["x"], "weights": fields["weights"]}
     is_exact = fields["solution"]["fields"]["factor"] is not None
-    fields = kept | {"far": {"class": "CrossProduct", "fields": far}, "dtype": "float64", "left_out": None}
+    fields = kept | {"far": {"class": "CrossProduct", "fields": far}, "dtype": "float64"}
     return {"class": "ExactPosterior" if is_exact else "SampledPosterior", "fields": fields}
 
 
@@ -205,8 +224,18 @@ def _as_regressor(fields: dict[str, Any]) -> GPRegressor:
         units = Units(*(fields.pop(name) for name in ("X_offset_", "y_offset_", "y_scale_")))
         fields |= {"units_": units, "encoding_": None, "decisions_": ()}
     regressor = GPRegressor(**parameters)
+    if unknown := set(fields) - FITTED:
+        raise ValueError(f"it sets {', '.join(sorted(unknown))}")
     regressor.__dict__.update(fields)
     return regressor
+
+
+def _slim(posterior: Posterior) -> Posterior:
+    """What was solved in float32 sees its prior functions in float32 only: half the bytes, and the same predictions."""
+    if not isinstance(posterior, SampledPosterior) or posterior.dtype != "float32":
+        return posterior
+    single = lambda leaf: np.asarray(leaf, np.float32) if np.ndim(leaf) == 2 and leaf.dtype == np.float64 else leaf  # noqa: E731
+    return dataclasses.replace(posterior, prior=jax.tree.map(single, posterior.prior))
 
 
 def _packed(factor: np.ndarray | None) -> np.ndarray | None:
@@ -218,6 +247,8 @@ def _unpacked(packed: np.ndarray | None) -> np.ndarray | None:
     if packed is None:
         return None
     n = int(np.sqrt(2 * len(packed)))
+    if packed.shape != (n * (n + 1) // 2,):
+        raise ValueError(f"a factor of {packed.shape} entries is not triangular")
     factor = np.zeros((n, n))
     factor[np.tri(n, dtype=bool)] = packed
     return factor

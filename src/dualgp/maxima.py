@@ -176,17 +176,11 @@ def _good_points(
     else:
         x = np.asarray(paths.update.x, np.float64)
         x = x[rng.permutation(len(x))[:MOST_GOOD_POINTS]]
-        score = np.asarray(_average(paths)(x)[0], np.float64)
+        score = np.asarray(paths.average()(x)[0], np.float64)
     inside = np.all((x >= box[:, 0]) & (x <= box[:, 1]), axis=1) & np.isfinite(score)
     x, score = x[inside], score[inside]
     above = score - score.min(initial=np.inf)
     return Good(x, above / above.sum()) if above.sum() > 0 else None
-
-
-def _average(paths: SamplePaths) -> SamplePaths:
-    """One function, the average of all."""
-    where = lambda paths: (paths.prior.weights, paths.update.weights)  # noqa: E731
-    return eqx.tree_at(where, paths, tuple(w.mean(axis=1, keepdims=True) for w in where(paths)))
 
 
 def _candidates(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dualgp._checks import as_float_array, check_finite
+from dualgp._checks import as_float_array, check_finite, check_size
 
 
 def rmse(y: Any, mean: Any) -> float:
@@ -26,7 +26,13 @@ def r2(y: Any, mean: Any) -> float:
 def nll(y: Any, mean: Any, std: Any) -> float:
     """Negative log density of the observations under N(mean, std^2), averaged over them."""
     y, mean, std = _triple(y, mean, std)
-    return float(np.mean(0.5 * ((y - mean) / std) ** 2 + np.log(std) + 0.5 * np.log(2.0 * np.pi)))
+    with np.errstate(over="ignore"):
+        density = float(np.mean(0.5 * ((y - mean) / std) ** 2 + np.log(std) + 0.5 * np.log(2.0 * np.pi)))
+    if not np.isfinite(density):
+        raise ValueError(
+            f"The log density is not finite: the smallest std is {std.min():.3g}. Rescale y, or check std."
+        )
+    return density
 
 
 def coverage(y: Any, mean: Any, std: Any, level: float = 0.95) -> float:
@@ -51,8 +57,9 @@ def _pair(y: Any, mean: Any) -> tuple[np.ndarray, np.ndarray]:
     y, mean = np.asarray(as_float_array(y, "y"), np.float64), np.asarray(as_float_array(mean, "mean"), np.float64)
     if y.shape != mean.shape or y.size == 0:
         raise ValueError(f"y and mean must have the same shape and at least one value, got {y.shape} and {mean.shape}.")
-    check_finite(y, "y")
-    check_finite(mean, "mean")
+    for array, name in ((y, "y"), (mean, "mean")):
+        check_finite(array, name)
+        check_size(array, name)
     return y, mean
 
 

@@ -191,9 +191,10 @@ def relevance(posterior: Any, *, names: Sequence[str] | None = None, most: int =
 def relevances(posterior: Any) -> np.ndarray:
     """The numbers that `relevance` draws, one for each input."""
     view = _view(posterior)
-    lengthscale = getattr(view.posterior.model.kernel, "lengthscales", None)
+    kernel = view.posterior.model.kernel
+    lengthscale = getattr(kernel, "lengthscales", getattr(kernel, "lengthscale", None))
     if lengthscale is None:
-        raise ValueError(f"The kernel {view.posterior.model.kernel!r} has no lengthscale for each input.")
+        raise ValueError(f"The kernel {kernel!r} has no lengthscale for each input.")
     return view.x.std(axis=0) / np.asarray(lengthscale, np.float64)
 
 

@@ -7,17 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from dualgp.conditioning import finite_score, validated
 from dualgp.data.encoding import Encoding
 from dualgp.frames import encode
+from dualgp.operators import policy
 from dualgp.posterior import Posterior
 from dualgp.preparing import draw_observations
 from dualgp.units import Units
 from dualgp.warps import Prediction, Warp
-
-DTYPES = [np.float64, np.float32, np.uint8]  # X of these is taken as it is; others become the first
 
 
 class Predicting:
@@ -78,6 +79,10 @@ class Predicting:
         """The centred inputs of the posterior for rows like those that it was fitted to."""
         return self._ready(X)[1]
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R^2 of the mean's predictions."""
+        return finite_score(RegressorMixin.score, self, X, y, sample_weight)
+
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws of new observations, noise included, jointly at (m, d) points: (m, n_samples).
 
@@ -85,6 +90,7 @@ class Predicting:
         draws if the fit was exact (up to 4,096 rows), and an error otherwise.
         """
         posterior, x = self._ready(X)
+        policy.check_functions(n_samples, len(x), "n_samples")
         values = draw_observations(posterior, x, n_samples, check_random_state(random_state))
         return self.units_.outputs(values, x).T
 
@@ -122,8 +128,5 @@ class Predicting:
     def _ready(self, X: Any) -> tuple[Posterior, np.ndarray]:
         """The posterior and centred inputs."""
         check_is_fitted(self)
-        if self.encoding_ is not None:
-            X = encode(X, self.encoding_)
-        else:
-            X = validate_data(self, X, dtype=DTYPES, order="C", reset=False)
+        X = validated(self, X, reset=False) if self.encoding_ is None else encode(X, self.encoding_)
         return self.posterior_, self.units_.inputs(X)

@@ -12,6 +12,7 @@ from dualgp.choices import as_warp, choose_trend, choose_warp, fit_trend
 from dualgp.conditioning import one_if_constant
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Matern32
+from dualgp.kernels.scaled import root_sums
 from dualgp.posterior import Posterior
 from dualgp.units import Units
 from dualgp.warps import Warp
@@ -25,14 +26,14 @@ def standard_model(X: Float[np.ndarray, "n d"], widths: Widths) -> GaussianProce
     std = X.std(axis=0, dtype=np.float64)
     scales = one_if_constant(std, X)
     if widths is not None:
-        scales = np.sqrt(np.add.reduceat(std**2, np.cumsum((0, *widths[:-1]))))
+        scales = root_sums(std, widths)
         scales = np.where(scales > 0, scales, 1.0)
     return model_of(scales, widths)
 
 
 def model_of(scales: Float[np.ndarray, " groups"], widths: Widths = None) -> GaussianProcess:
     """The same for inputs with these scales."""
-    return GaussianProcess(Matern32(scales * np.sqrt(len(scales)), 1.0, widths), NOISE)
+    return GaussianProcess(Matern32(scales * np.sqrt(len(scales)), widths=widths), NOISE)
 
 
 def make_units(X: np.ndarray, y: np.ndarray, warp: Warp, centres: bool) -> Units:

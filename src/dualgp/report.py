@@ -7,12 +7,12 @@ import html
 import io
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dualgp import __version__, plots
+from dualgp._files import replacing
 from dualgp.advice import advise, fifths, readable
 from dualgp.effects import importances
 from dualgp.tablemodel import TableModel
@@ -37,7 +37,9 @@ p.note { color: #51607a; font-size: .93rem; } footer { margin-top: 3rem; color: 
 
 def write_report(model: TableModel, path: str | os.PathLike, held_out: Any = None) -> None:
     """Write the page. `held_out`: a table with targets; otherwise each fitted row is predicted from all others."""
-    Path(path).write_text(make_report(model, held_out), encoding="utf-8")
+    page = make_report(model, held_out).encode()
+    with replacing(path) as file:
+        file.write(page)
 
 
 def make_report(model: TableModel, held_out: Any = None) -> str:

@@ -106,9 +106,9 @@ class TableModel:
         """What the regressor takes, of the rows that it can take, and which these are."""
         if self.regressor.encoding_ is not None:
             return table, np.ones(table.num_rows, bool)
+        x = self.encoding.x(table)
         for sentence in self.encoding.unseen(table):
             warnings.warn(sentence, UserWarning, stacklevel=4)
-        x = self.encoding.x(table)
         known = np.isfinite(x).all(axis=1)  # a molecule that cannot be read is not known
         return x[known], known
 

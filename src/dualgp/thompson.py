@@ -23,7 +23,8 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp._arrays import in_wide
-from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points
+from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points, check_size
+from dualgp._files import check_file, hold
 from dualgp._random import generator, subkey, subkeys
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
@@ -83,7 +84,8 @@ class ThompsonSampler:
       only takes the new results into account: the solve starts from the last one, but batches are less independent.
     - `num_initial`: points spread evenly before there is a model; by default twice as many as inputs.
     - `search`: how hard to look for the functions' maxima, see `Search`. `solver`: as for `GaussianProcess.condition`.
-    - `path`: a file for the state, written after every `tell`. If it exists, the sampler goes on from it.
+    - `path`: a file for the state, written after every `tell`. If it exists, the sampler goes on from it. Only one
+      process at a time may have a sampler at a path.
     - `progress`: True shows what it is doing; a function is called with a few words.
     """
 
@@ -112,11 +114,13 @@ class ThompsonSampler:
             raise ValueError("Without a model there must be learning: pass model=, or leave relearn at its default.")
         self.relearn, self.redraw, self.search, self.solver = relearn, redraw, search or Search(), solver
         self.num_initial = 2 * d if num_initial is None else check_count(num_initial, "num_initial", 1)
-        self.path, self.progress = None if path is None else Path(path), progress
+        self.path, self.progress = None if path is None else check_file(path), progress
         none = np.empty((0, d))
         key_data = np.asarray(jax.random.key_data(check_key(key, "Thompson sampling")))
         model = model if model is None or maximise else replace(model, mean=-model.mean)
         self.state = ThompsonState(box, bool(maximise), key_data, none, np.empty(0), none, none, model)
+        if self.path is not None:
+            hold(self.path, self)
         if self.path is not None and self.path.exists():
             self.state = _resumed(self.path, self.state, is_fixed=relearn is None)
 
@@ -129,6 +133,7 @@ class ThompsonSampler:
     def ask(self, num: int) -> Float[np.ndarray, "num d"]:
         """`num` points to try next, none of them pending or failed. They are pending from now on."""
         check_count(num, "num", 1)
+        policy.check_functions(num, len(self.state.y), "num")
         state, key = self.state, self._key
         with _shown(self.progress) as report:
             if len(state.y) < max(self.num_initial, 2):
@@ -145,11 +150,15 @@ class ThompsonSampler:
         state, d = self.state, len(self.state.bounds)
         points = np.asarray(as_float_array(x, "x"), np.float64)
         points = np.asarray(check_points(points[None] if points.ndim == 1 and d == len(points) else points, "x", d))
-        values = np.atleast_1d(np.asarray(as_float_array(y, "y"), np.float64)).ravel()
+        values = np.atleast_1d(np.asarray(as_float_array(y, "y"), np.float64))
+        if values.ndim > 1 and values.shape != (len(values), 1):
+            raise ValueError(f"y must have shape (m,), one value for each point, got {values.shape}.")
+        values = values.ravel()
         if len(values) != len(points):
             raise ValueError(f"y has {len(values)} value(s) for {len(points)} point(s). Pass one for each, or NaN.")
         failed = np.isnan(values)
         check_finite(values[~failed], "y without the failed ones")
+        check_size(values[~failed], "y")
         self.state = replace(
             state,
             x=np.concatenate([state.x, points[~failed]]),

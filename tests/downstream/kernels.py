@@ -10,6 +10,9 @@ import dualgp as dg
 dg.Matern32(0.7)
 dg.Matern52(np.ones(3), 1)
 dg.RBF(lengthscale=[0.5, 2], variance=np.float32(2.0))
+dg.Laplace([0.5, 2.0]) + dg.Linear(1.0, centre=[0.0, 3.0]) * dg.Periodic(0.5, period=2) + dg.Constant(0.3)
+dg.Linear(centre=np.zeros(2))
+dg.OnSphere(dg.RationalQuadratic(power=0.5), columns=(2, 0), radius=1)
 dg.RBF("long")  # type: ignore[arg-type]
 dg.RBF(scale=2.0)  # type: ignore[call-arg]
 assert_type(dg.RBF(0.7).lengthscale, jax.Array | np.ndarray)

@@ -72,9 +72,18 @@ def test_resampled_features_average_to_those_they_come_from():
     assert (np.abs(np.mean(products, axis=0) - phi(x) @ phi(x).T) <= 4.5 * error + 1e-4).all()
 
 
-def test_features_hold_the_high_frequencies_that_posterior_variances_are_made_of():
+@pytest.mark.parametrize(
+    ("kernel", "error"),
+    [
+        (dg.Matern32(0.3), 0.01),
+        (dg.RationalQuadratic(0.3, power=0.5), 0.01),
+        (dg.Laplace(1.0), 0.04),  # plain draws: 3 to 8 %
+        (dg.Periodic(0.1, period=0.7), 0.04),  # 2 to 6 %
+    ],
+)
+def test_features_hold_the_high_frequencies_that_posterior_variances_are_made_of(kernel, error):
     # Where data are dense, what stays uncertain is the tail of the spectrum: plain draws miss it by 5 to 30 %.
-    kernel, noise = dg.Matern32(0.3), 1e-3
+    noise = 1e-3
     rng = np.random.default_rng(0)
     x, x_new = rng.uniform(size=(1500, 2)), rng.uniform(size=(100, 2))
     smoother = np.linalg.solve(gram(kernel, x) + noise * np.eye(len(x)), gram(kernel, x, x_new))
@@ -84,4 +93,4 @@ def test_features_hold_the_high_frequencies_that_posterior_variances_are_made_of
             phi = kernel.features(jax.random.key(seed), 4096, 2)
             deviation = np.asarray(phi(x_new)) - smoother.T @ np.asarray(phi(x))
         variance = (deviation**2).sum(axis=1) + noise * (smoother**2).sum(axis=0)
-        assert abs(np.sqrt(variance / exact).mean() - 1.0) < 0.01
+        assert abs(np.sqrt(variance / exact).mean() - 1.0) < error

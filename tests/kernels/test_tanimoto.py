@@ -125,7 +125,7 @@ def test_float64_arithmetic_is_float64():
 def test_learning_finds_variance_noise_and_mean():
     x, y = scores(250)
     start = dg.GaussianProcess(dg.Tanimoto(1.0), 1.0)
-    for method in (dg.learning.Exact(num_starts=1), dg.learning.Neighbours(num_terms=256, rounds=1, num_steps=10)):
+    for method in (dg.learning.Exact(num_starts=1), dg.learning.Neighbours(size=16, num_near=32, num_steps=10)):
         model = start.learn(x, y, key=KEY, method=method)
         assert dg.learning.log_likelihood(model, x, y) > dg.learning.log_likelihood(start, x, y) + 50
 

@@ -14,7 +14,7 @@ KEY = jax.random.key(0)
 @pytest.mark.parametrize(("n", "size"), [(50, 1), (50, 2), (53, 20), (53, 53)])
 def test_a_block_never_holds_a_point_twice_and_an_epoch_holds_all(n, size, local):
     solver = PreparedBlockDescent(BlockDescent(block_size=size, local=local), size)
-    blocks = solver._cut(points(n), np.random.default_rng(0))
+    blocks = solver._cut(points(n), solver._num_groups(n), np.random.default_rng(0))
     assert all(len(set(block)) == size and block.min() >= 0 and block.max() < n for block in blocks)
     if solver._group_size:
         assert set(range(n)) == set(np.concatenate([block[: solver._group_size] for block in blocks]))

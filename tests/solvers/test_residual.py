@@ -116,7 +116,7 @@ def test_residuals_of_every_row_are_known_where_all_were_checked(solver):
 
 
 @pytest.mark.parametrize("steps", [10, 13])
-def test_otherwise_conjugate_gradients_know_them_after_a_refresh_and_block_descent_never(steps, monkeypatch):
+def test_otherwise_conjugate_gradients_know_them_after_a_refresh_and_block_descent_always(steps, monkeypatch):
     monkeypatch.setattr(residual, "FRESH_ROWS", 50)
     x, y = data(200)
     operator = dg.KernelOperator(KERNELS["RBF"], x, NOISE)
@@ -127,4 +127,17 @@ def test_otherwise_conjugate_gradients_know_them_after_a_refresh_and_block_desce
         np.testing.assert_allclose(solution.residuals, y - operator.dense() @ solution.weights, atol=1e-12)
     else:
         assert solution.residuals is None
-    assert dg.solve(operator, y, dg.BlockDescent(), key=jax.random.key(0)).residuals is None
+    solution = dg.solve(operator, y, dg.BlockDescent(), key=jax.random.key(0))
+    np.testing.assert_allclose(solution.residuals, y - operator.dense() @ solution.weights, atol=1e-12)
+
+
+def test_a_kept_residual_that_is_not_the_true_one_is_not_trusted(problem, monkeypatch):
+    monkeypatch.setattr(residual, "FRESH_ROWS", 100)
+    operator, b, weights, exact = problem
+    true = b - operator.dense() @ weights
+    with wide():
+        for kept, is_true in ((true, True), (0.1 * true, False)):
+            place = (jnp.asarray(array) for array in (b, weights))
+            found = residual.check_residual(operator, *place, jax.random.key(0), kept=jnp.asarray(kept))
+            assert (found.rows is not None) == is_true
+            assert (found.upper >= exact * (1 - 1e-9)).all()

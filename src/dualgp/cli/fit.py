@@ -11,6 +11,7 @@ import click
 
 from dualgp.cli.group import (
     INTERRUPTED,
+    Number,
     check_output,
     exit_code,
     main,
@@ -56,14 +57,14 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--hold-out",
-    type=click.FloatRange(0, 0.9, max_open=True),
+    type=Number(0, 0.9, max_open=True),
     default=0.0,
     metavar="SHARE",
     help="Put a random share of the rows aside and evaluate on them, e.g. 0.1.",
 )
-@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Stop about then with what there is.")
+@click.option("--max-seconds", type=Number(0, min_open=True), help="Stop about then with what there is.")
 @click.option("--samples", type=click.IntRange(2), default=64, show_default=True, help="Posterior functions.")
-@click.option("--tol", type=click.FloatRange(0, 1), default=1e-2, show_default=True, help="Relative residual to reach.")
+@click.option("--tol", type=Number(0, 1), default=1e-2, show_default=True, help="Relative residual to reach.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all randomness.")
 @click.option("--resume", is_flag=True, help="Go on from an unfinished fit of the same table.")
 @click.option(

@@ -16,18 +16,39 @@ from typing import Any
 import click
 
 from dualgp import __version__
+from dualgp._files import check_file
 from dualgp.cli.cache import keep_programs
 
 BAD_INPUT, INTERRUPTED, NOT_SOLVED = 2, 130, 3
 
-model_argument = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-table_or_stdin = click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True))
-table_argument = click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+class FilePath(click.Path):
+    """A path to a file. A name that no file can have is refused here, not by the operating system."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if "\0" in str(value):
+            self.fail(f"{value!r} is not a file's name.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Number(click.FloatRange):
+    """A number in a range; NaN is in none."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
+model_argument = click.argument("model", type=FilePath(exists=True, dir_okay=False, path_type=Path))
+table_or_stdin = click.argument("table", type=FilePath(exists=True, dir_okay=False, path_type=Path, allow_dash=True))
+table_argument = click.argument("table", type=FilePath(exists=True, dir_okay=False, path_type=Path))
 
 
 def output_option(help: str) -> Callable:
     """`-o` and `--output`."""
-    kind = click.Path(dir_okay=False, path_type=Path)
+    kind = FilePath(dir_okay=False, path_type=Path)
     return click.option("-o", "--output", type=kind, required=True, help=help)
 
 
@@ -35,6 +56,7 @@ def check_output(output: Path, *inputs: Path | None) -> None:
     """Before the work: that it can be written, and is none of the files that it is made from."""
     if any(file is not None and output.resolve() == file.resolve() for file in inputs):
         raise ValueError(f"{output} is what is read from. Choose another name for the output.")
+    check_file(output)
     if not output.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {output.parent} to write {output.name} to. Make it first.")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import click
 
 from dualgp.cli.group import (
+    FilePath,
     check_output,
     load_model,
     main,
@@ -22,7 +24,8 @@ from dualgp.cli.group import (
     table_or_stdin,
 )
 
-TEXT, PARQUET, COMPRESSED = (".csv", ".tsv", ".txt"), (".parquet", ".pq"), (".gz", ".bz2", ".zst")
+TEXT, PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 @main.command()
@@ -149,7 +152,7 @@ def info(model: Path) -> None:
 @model_argument
 @click.option(
     "--data",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FilePath(exists=True, dir_okay=False, path_type=Path),
     help="Held-out rows with the target; otherwise each fitted row is predicted from all others.",
 )
 @output_option("Where to write the page.")
@@ -173,7 +176,7 @@ def _check_ending(path: Path) -> None:
     kind = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
     if kind not in TEXT and path.suffix not in PARQUET:
         raise ValueError(
-            f"{path.name} has an ending that is not known. Choose {', '.join(TEXT)} (compressed with {COMPRESSED[0]}, "
+            f"{path.name} has an ending that is not known. Choose {', '.join(TEXT)} (compressed with .gz, "
             f"say) or {PARQUET[0]}."
         )
 
@@ -188,10 +191,12 @@ def _write(columns: dict, path: Path) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    if path.suffix in PARQUET:
-        parquet.write_table(pyarrow.table(columns), path)
-    else:
-        with pyarrow.output_stream(str(path)) as file:  # compresses by the name's ending
+    from dualgp._files import replacing
+
+    with replacing(path) as whole, os.fdopen(os.dup(whole.fileno()), "wb") as own:  # pyarrow closes what it writes to
+        if path.suffix in PARQUET:
+            return parquet.write_table(pyarrow.table(columns), own)
+        with pyarrow.output_stream(own, compression=COMPRESSED.get(path.suffix)) as file:
             _write_text(columns, file, "\t" if ".tsv" in path.suffixes else ",")
 
 

@@ -104,12 +104,7 @@ class Encoding:
 
     def x(self, table: pyarrow.Table) -> Float[np.ndarray, "n d"]:
         """The inputs of a table that has the same columns, in any order."""
-        absent = [column.name for column in self.columns if column.name not in table.column_names]
-        if absent:
-            raise ValueError(
-                f"The table has no column {', '.join(map(repr, absent))}, which the model was fitted with. "
-                f"It has {', '.join(map(repr, table.column_names))}."
-            )
+        self._check_names(table)
         x = np.empty((table.num_rows, len(self.inputs)))
         for column, place in zip(self.columns, self.places.values(), strict=True):
             x[:, place] = column.encode(column_of(table, column.name))
@@ -129,10 +124,19 @@ class Encoding:
 
     def readable(self, table: pyarrow.Table) -> np.ndarray:
         """Which rows have every number that cannot be filled in."""
+        self._check_names(table)
         keep = np.ones(table.num_rows, bool)
         for column in self.columns:
             keep &= column.readable(column_of(table, column.name))
         return keep
+
+    def _check_names(self, table: pyarrow.Table) -> None:
+        absent = [column.name for column in self.columns if column.name not in table.column_names]
+        if absent:
+            raise ValueError(
+                f"The table has no column {', '.join(map(repr, absent))}, which the model was fitted with. "
+                f"It has {', '.join(map(repr, table.column_names))}."
+            )
 
     def unseen(self, table: pyarrow.Table) -> list[str]:
         """A sentence for every column with values that the model has never seen."""

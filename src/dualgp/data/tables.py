@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualgp._checks import LARGEST
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -75,14 +77,17 @@ def require_pyarrow() -> Any:
 
 
 def _read_text(path: Path, text: Sequence[str]) -> pyarrow.Table:
-    from csv import reader
+    from csv import Error, reader
 
     import pyarrow
     from pyarrow import csv
 
     header = _header(path)
     delimiter = max(DELIMITERS, key=re.sub('"[^"]*"', "", header).count)
-    (names,) = reader([header], delimiter=delimiter)
+    try:
+        (names,) = reader([header], delimiter=delimiter)
+    except Error as error:
+        raise ValueError(f"{path} cannot be read as a table: its first line is no list of names ({error}).") from None
     if all(is_number(name) for name in names):
         raise ValueError(
             f"The first line of {path} is {header[:60]!r}: numbers, not names. Add a line of column names."
@@ -125,17 +130,24 @@ def _header(path: Path) -> str:
     if not beginning.strip():
         raise ValueError(f"{path} is empty. It needs a line of column names and a line for each row.")
     try:
-        return beginning.split(b"\n", 1)[0].rstrip(b"\r").decode("utf-8-sig")
+        return re.split(rb"\r\n?|\n", beginning, maxsplit=1)[0].decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(NOT_UTF8.format(path)) from None
 
 
 def _tidy(table: pyarrow.Table, path: Path) -> pyarrow.Table:
-    """Names without the spaces around them, and no bytes that are not text."""
+    """Names and text without the blanks around them, and no bytes that are not text."""
     import pyarrow
+    import pyarrow.compute
 
     if any(pyarrow.types.is_binary(field.type) for field in table.schema):
         raise ValueError(NOT_UTF8.format(path))
+    for place, field in enumerate(table.schema):
+        if pyarrow.types.is_string(field.type):
+            trimmed = pyarrow.compute.utf8_trim_whitespace(table.column(place))
+            is_missing = pyarrow.compute.is_in(trimmed, pyarrow.array(MISSING))
+            trimmed = pyarrow.compute.if_else(is_missing, pyarrow.scalar(None, pyarrow.string()), trimmed)
+            table = table.set_column(place, field.name, trimmed)
     return table.rename_columns([name.strip() for name in table.column_names])
 
 
@@ -249,4 +261,8 @@ def as_numbers(values: pyarrow.ChunkedArray, name: str) -> np.ndarray:
         raise ValueError(
             f"Column {name!r} has infinite values, the first in row {int(np.argmax(np.isinf(numbers))) + 1}."
         )
+    large = np.abs(numbers) > LARGEST
+    if large.any():
+        row = int(np.argmax(large))
+        raise ValueError(f"Column {name!r} has the value {numbers[row]:.6g} in row {row + 1}: too large to be squared.")
     return numbers

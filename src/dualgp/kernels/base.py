@@ -62,6 +62,11 @@ class Kernel(eqx.Module):
         """Whether it depends on differences of inputs only, so that they may be moved together."""
         return False
 
+    @property
+    def falls_with_distance(self) -> bool:
+        """Whether inputs with near `coordinates` are the strongly correlated ones: then a tree finds them."""
+        return self.is_stationary
+
     def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
         """Inputs as an (m, d) array that the kernel can take, or an error that says what is wrong with them."""
         return check_points(x, name, d)
@@ -69,6 +74,12 @@ class Kernel(eqx.Module):
     def stored(self, x: AnyArray, dtype: Any) -> Array:
         """Such inputs as they are kept in memory, for arithmetic in `dtype` (float32 or float64)."""
         return on_device(x, dtype)
+
+    def to_sklearn(self, noise: float | None = None) -> Any:
+        """The same kernel for scikit-learn, where it has one; with a WhiteKernel if `noise` is given."""
+        from dualgp._translate import as_sklearn
+
+        return as_sklearn(self, noise)
 
     def __repr__(self) -> str:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -105,6 +116,10 @@ class Pair(Kernel):
     @property
     def is_stationary(self) -> bool:
         return self.left.is_stationary and self.right.is_stationary
+
+    @property
+    def falls_with_distance(self) -> bool:
+        return self.left.falls_with_distance and self.right.falls_with_distance
 
     def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
         left, right = self.left.points(x, name, d), self.right.points(x, name, d)
@@ -199,6 +214,10 @@ class Scale(Kernel):
     @property
     def is_stationary(self) -> bool:
         return self.kernel.is_stationary
+
+    @property
+    def falls_with_distance(self) -> bool:
+        return self.kernel.falls_with_distance
 
     def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
         return self.kernel.points(x, name, d)

@@ -1,4 +1,4 @@
-"""Squared distances of points: by differences in few dimensions, by a matrix product in many.
+"""Distances of points: squared ones by differences in few dimensions, by a matrix product in many; and absolute ones.
 
 ||a||^2 + ||b||^2 - 2 a.b subtracts numbers of the size of ||a||^2 to get a small one: its error is about eps * ||a||^2
 for *every* pair. Centring keeps ||a|| small, and in many dimensions distances are of the size of the norms. In few
@@ -20,7 +20,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jaxtyping import Array, Float
 
 from dualgp._arrays import full_precision
-from dualgp._types import Points
+from dualgp._types import AnyArray, Points
 
 _DIFFERENCES_UP_TO = 8  # dimensions
 _AT_ONCE = 8  # dimensions in one loop over all pairs: with 16 of them it takes half as long again
@@ -57,14 +57,31 @@ def distances_from(a: Points, b: Points, careful: bool = False) -> Callable[[Poi
     return squared_to
 
 
-@jax.custom_jvp
 def _by_differences(a: Points, b: Points) -> Float[Array, "n1 n2"]:
     """sum_k (a_ik - b_jk)^2."""
-    return _sum_over_coordinates(lambda of_a, of_b: (of_a - of_b) ** 2, (a, b))
+    return sum_over_inputs(_square, ((a, b),))
 
 
-def _sum_over_coordinates(term: Callable[..., Array], *pairs: tuple[Points, Points]) -> Float[Array, "n1 n2"]:
-    """sum_k term(a_ik, b_jk, ...) for all i and j, over one or more pairs (a, b) of sets of points."""
+def absolute_distances(a: Points, b: Points) -> Float[Array, "n1 n2"]:
+    """sum_k |a_ik - b_jk|, with gradient 0 where the two are equal in an input."""
+    return sum_over_inputs(_absolute, ((a, b),))
+
+
+def _square(of_a: Array, of_b: Array) -> Array:
+    return (of_a - of_b) ** 2
+
+
+def _absolute(of_a: Array, of_b: Array) -> Array:
+    return jnp.abs(of_a - of_b)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def sum_over_inputs(term: Callable[..., Array], pairs: tuple[tuple[AnyArray, AnyArray], ...]) -> Float[Array, "n1 n2"]:
+    """sum_k term(a_ik, b_jk, ...) for all i and j, over one or more pairs (a, b) of sets of points.
+
+    One input after the other, in forward and backward passes: (d, n1, n2) numbers never exist. A pair of sets of one
+    point each is a pair of constants for each input.
+    """
     (a, b), d = pairs[0], pairs[0][0].shape[1]
     take = jax.lax.dynamic_index_in_dim
     # Each coordinate must lie together in memory, or the loop over all pairs is not vectorised: nine times the time.
@@ -82,12 +99,15 @@ def _sum_over_coordinates(term: Callable[..., Array], *pairs: tuple[Points, Poin
     return jax.lax.fori_loop(0, d // _AT_ONCE, lambda i, total: add(total, few + i * _AT_ONCE, _AT_ONCE), total)
 
 
-@_by_differences.defjvp
-def _by_differences_jvp(primals: tuple, tangents: tuple) -> tuple[Float[Array, "n1 n2"], Float[Array, "n1 n2"]]:
-    """sum_k 2 (a_ik - b_jk) (da_ik - db_jk): matrix products would cancel where points are near each other."""
-    (a, b), (da, db) = primals, tangents
-    change = lambda of_a, of_b, of_da, of_db: 2.0 * (of_a - of_b) * (of_da - of_db)  # noqa: E731
-    return _by_differences(a, b), _sum_over_coordinates(change, (a, b), (da, db))
+@sum_over_inputs.defjvp
+def _sum_over_inputs_jvp(term: Callable[..., Array], primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    """The sum of the terms' changes, from differences too: matrix products would cancel where points are near."""
+
+    def change(*sides: Array) -> Array:
+        num = len(sides) // 2
+        return jax.jvp(term, sides[:num], sides[num:])[1]
+
+    return sum_over_inputs(term, *primals), sum_over_inputs(change, primals[0] + tangents[0])
 
 
 def _norms(a: Points) -> Float[Array, " n"]:

@@ -2,16 +2,11 @@
 
 Features form the same algebra as kernels: the features of a sum are the features of both terms side by side, those of a
 scaled kernel are scaled by the root, those of a product of stationary kernels add their frequencies, and those of any
-other product are products of features, paired one to one.
-
-Frequencies are stratified by length. Where data are dense, the uncertainty that remains is that of the few highest
-frequencies of the prior, and plain draws hold too few of those: with 2,048 frequencies the posterior standard deviation
-then comes out wrong by 5 to 30 %, the same way everywhere. Strata of tail probability 1/2, 1/4, 1/8, ... with a fair
-share of frequencies each, and weights to match, bring that below 1 %.
+other product are products of features, paired one to one, or one with all where a factor is not random.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -20,11 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import as_parameter, full_precision
-from dualgp._random import generator
+from dualgp._arrays import as_floats, as_parameter, full_precision
 from dualgp._types import AnyArray, Parameter, Points, RandomKey
-
-NUM_STRATA = 16
 
 
 class Features(eqx.Module):
@@ -62,7 +54,8 @@ class Features(eqx.Module):
 class Term(Features):
     """sqrt(variance * weight) * wave, for independent random waves of one or more components each.
 
-    Weights sum to 1, and the components' squares of a wave to 1, so that phi(x) . phi(x) is the variance.
+    Weights sum to 1, and the components' squares of a wave to 1, so that phi(x) . phi(x) is the variance. A term that
+    needs no randomness has one wave, and goes with all waves of another term in a product.
     """
 
     if TYPE_CHECKING:  # a field or a property; for type checkers an abstract field can only become a field
@@ -115,7 +108,7 @@ class Term(Features):
 
     def times(self, other: "Term") -> "Term":
         """The features of the product of two kernels. Waves are in random order, so that pairs are a fair draw."""
-        return PairedFeatures(self, other)
+        return _paired(self, other)
 
 
 class FourierFeatures(Term):
@@ -143,7 +136,7 @@ class FourierFeatures(Term):
     def times(self, other: "Term") -> "Term":
         """With frequencies on the other side too, cos(a) cos(b) averages to cos(a + b): half the columns of pairs."""
         if not isinstance(other, FourierFeatures):
-            return PairedFeatures(self, other)
+            return _paired(self, other)
         weights = self.weights * other.weights
         return FourierFeatures(self.omega + other.omega, weights / weights.sum(), self.variance * other.variance)
 
@@ -153,10 +146,6 @@ class PairedFeatures(Term):
 
     left: Term
     right: Term
-
-    def __init__(self, left: Term, right: Term) -> None:
-        num = min(left.weights.shape[0], right.weights.shape[0])
-        self.left, self.right = (_first(term, num) for term in (left, right))
 
     @property
     def weights(self) -> Float[AnyArray, " waves"]:
@@ -179,15 +168,45 @@ class PairedFeatures(Term):
         return PairedFeatures(self.left.scaled(scale), self.right)
 
     def chosen(self, index: Int[AnyArray, " some"], weights: Float[AnyArray, " some"]) -> "PairedFeatures":
-        return PairedFeatures(self.left.chosen(index, weights), self.right.chosen(index, jnp.ones_like(weights)))
+        is_single = len(self.right.weights) == 1
+        right = self.right if is_single else self.right.chosen(index, jnp.ones_like(weights))
+        return PairedFeatures(self.left.chosen(index, weights), right)
 
 
-class ColumnFeatures(Term):
-    """The features of a kernel that looks at some columns only."""
+class LinearFeatures(Term):
+    """sqrt(variance) * (x - centre) / lengthscale: not random, one wave with a component for each input.
 
-    inner: Term
-    start: int = eqx.field(static=True)
-    stop: int | None = eqx.field(static=True)
+    Here the components' squares sum to what is multiplied by the variance, not to 1.
+    """
+
+    slope: Float[AnyArray, " d"]
+    centre: Float[AnyArray, " d"]
+    weights: Float[AnyArray, " waves"]
+    variance: Parameter = eqx.field(converter=as_parameter)
+
+    @property
+    def components(self) -> int:
+        return self.slope.shape[0]
+
+    def waves(self, x: Points) -> Float[Array, "m components waves"]:
+        values = (x - jnp.asarray(self.centre, x.dtype)) * jnp.asarray(self.slope, x.dtype)
+        return jnp.broadcast_to(values[:, :, None], (*values.shape, self.weights.shape[0]))
+
+    def scaled(self, scale: AnyArray) -> "LinearFeatures":
+        return LinearFeatures(self.slope, self.centre, self.weights, scale * self.variance)
+
+    def chosen(self, index: Int[AnyArray, " some"], weights: Float[AnyArray, " some"]) -> "LinearFeatures":
+        return LinearFeatures(self.slope, self.centre, weights, self.variance)
+
+
+class SeenFeatures(Term):
+    """The features of a kernel that sees something else than all columns as they are."""
+
+    inner: eqx.AbstractVar[Term]
+
+    @abstractmethod
+    def seen(self, x: Points) -> AnyArray:
+        """What the kernel sees of the inputs."""
 
     @property
     def weights(self) -> Float[AnyArray, " waves"]:
@@ -202,13 +221,51 @@ class ColumnFeatures(Term):
         return self.inner.components
 
     def waves(self, x: Points) -> Float[Array, "m components waves"]:
-        return self.inner.waves(x[:, self.start : self.stop])
+        return self.inner.waves(self.seen(x))
 
-    def scaled(self, scale: AnyArray) -> "ColumnFeatures":
-        return ColumnFeatures(self.inner.scaled(scale), self.start, self.stop)
+    def scaled(self, scale: AnyArray) -> "SeenFeatures":
+        return replace(self, inner=self.inner.scaled(scale))
 
-    def chosen(self, index: Int[AnyArray, " some"], weights: Float[AnyArray, " some"]) -> "ColumnFeatures":
-        return ColumnFeatures(self.inner.chosen(index, weights), self.start, self.stop)
+    def chosen(self, index: Int[AnyArray, " some"], weights: Float[AnyArray, " some"]) -> "SeenFeatures":
+        return replace(self, inner=self.inner.chosen(index, weights))
+
+
+class ColumnFeatures(SeenFeatures):
+    """The features of a kernel that looks at some columns only."""
+
+    inner: Term
+    start: int = eqx.field(static=True)
+    stop: int | None = eqx.field(static=True)
+
+    def seen(self, x: Points) -> AnyArray:
+        return x[:, self.start : self.stop]
+
+
+class SphereFeatures(SeenFeatures):
+    """The features of a kernel that looks at the points of longitudes and latitudes."""
+
+    inner: Term
+    columns: tuple[int, int] = eqx.field(static=True)
+    radius: float = eqx.field(static=True)
+
+    def seen(self, x: Points) -> AnyArray:
+        return points_on_sphere(x, self.columns, self.radius)
+
+
+def points_on_sphere(x: Points, columns: tuple[int, int], radius: float) -> Float[Array, "m 3"]:
+    """The points in space of a longitude and a latitude in degrees."""
+    longitude, latitude = (jnp.deg2rad(as_floats(x)[:, column]) for column in columns)
+    across = jnp.cos(latitude)
+    return radius * jnp.stack([across * jnp.cos(longitude), across * jnp.sin(longitude), jnp.sin(latitude)], axis=1)
+
+
+def _paired(left: Term, right: Term) -> PairedFeatures:
+    """As many waves of both; a single one on the right goes with every wave of the other."""
+    left, right = (right, left) if len(left.weights) == 1 else (left, right)
+    if len(right.weights) == 1:
+        return PairedFeatures(_first(left, max(1, len(left.weights) // right.components)), right)
+    num = min(len(left.weights), len(right.weights))
+    return PairedFeatures(_first(left, num), _first(right, num))
 
 
 def _first(term: Term, num: int) -> "Term":
@@ -241,34 +298,3 @@ class SumFeatures(Features):
 
     def scaled(self, scale: AnyArray) -> "SumFeatures":
         return SumFeatures(tuple(part.scaled(scale) for part in self.parts))
-
-
-def draw_frequencies(
-    length: Callable[[np.ndarray, int], np.ndarray], key: RandomKey, num: int, d: int
-) -> tuple[Float[np.ndarray, "num d"], Float[np.ndarray, " num"]]:
-    """`num` frequencies in random order from a spherical density, stratified by length, and weights that sum to 1.
-
-    `length(tail, d)` is the length exceeded with probability `tail`. Drawn in float64, so that a seed means the same
-    prior function in every precision.
-    """
-    strata = min(NUM_STRATA, num)
-    probability = 0.5 ** np.minimum(np.arange(1, strata + 1), strata - 1)  # 1/2, 1/4, ..., 2^-k, 2^-k
-    if strata == 1:
-        probability = np.ones(1)
-    share = np.sqrt(probability)  # between a fair share of the bulk and a fair share of the tail
-    counts = 1 + np.floor((num - strata) * share / share.sum()).astype(int)
-    counts[0] += num - counts.sum()
-
-    rng = generator(key)
-    jitter = rng.random(num)
-    stratum = np.repeat(np.arange(strata), counts)
-    place = np.arange(num) - np.repeat(np.cumsum(counts) - counts, counts)
-    below = 1.0 - np.cumsum(probability)  # the smallest tail probability of each stratum
-    below[-1] = 0.0
-    tail = below[stratum] + probability[stratum] * (place + jitter) / counts[stratum]
-
-    direction = rng.standard_normal((num, d))
-    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-    order = rng.permutation(num)
-    omega = length(np.maximum(tail, 1e-12), d)[:, None] * direction
-    return omega[order], (probability / counts)[stratum][order]

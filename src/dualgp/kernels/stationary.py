@@ -15,40 +15,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import as_floats, as_parameter, is_traced
+from dualgp._arrays import as_parameter
 from dualgp._checks import check_positive
 from dualgp._types import AnyArray, Parameter, Points, RandomKey
-from dualgp.kernels.base import Kernel
 from dualgp.kernels.distances import distances_from, safe_sqrt
-from dualgp.kernels.features import Features, FourierFeatures, draw_frequencies
+from dualgp.kernels.features import Features, FourierFeatures
+from dualgp.kernels.frequencies import draw_frequencies, spherical
+from dualgp.kernels.scaled import Scaled
 
 
-class Stationary(Kernel):
+class Stationary(Scaled):
     """A function of the scaled distance r = ||(x - x') / lengthscale||.
 
     `lengthscale` is a number or one per dimension; `variance` is k(x, x).
     An infinite lengthscale means that the input does not matter.
     `widths`: how many neighbouring dimensions share each lengthscale, such as (1, 3, 1) for three of them.
     """
-
-    lengthscale: Parameter = eqx.field(default=1.0, converter=as_parameter)
-    variance: Parameter = eqx.field(default=1.0, converter=as_parameter)
-    widths: tuple[int, ...] | None = eqx.field(default=None, static=True)
-
-    def __check_init__(self) -> None:
-        name = type(self).__name__
-        if not is_traced(self.lengthscale):
-            check_positive(np.where(np.isposinf(self.lengthscale), 1.0, self.lengthscale), f"{name}'s lengthscale")
-        check_positive(self.variance, f"{name}'s variance")
-        if self.lengthscale.ndim > 1 or self.variance.ndim != 0:
-            raise ValueError(
-                f"{name} takes a lengthscale that is a number or one per dimension and a variance that is a number, "
-                f"got shapes {self.lengthscale.shape} and {self.variance.shape}."
-            )
-        if self.widths is not None and self.lengthscale.shape != (len(self.widths),):
-            raise ValueError(
-                f"{name} with {len(self.widths)} widths takes as many lengthscales, got shape {self.lengthscale.shape}."
-            )
 
     @abstractmethod
     def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
@@ -57,9 +39,6 @@ class Stationary(Kernel):
     @abstractmethod
     def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
         """The length that a frequency in d dimensions exceeds with probability `tail`, at unit lengthscale."""
-
-    def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
-        return self.against(x1, x2)(x2)
 
     def against(self, x1: Points, x2: Points, careful: bool = False) -> Callable[[Points], Float[Array, "n1 tile"]]:
         coordinates = self.coordinates(x1)
@@ -71,40 +50,12 @@ class Stationary(Kernel):
 
         return block
 
-    def diagonal(self, x: Points) -> Float[AnyArray, " n"]:
-        if isinstance(x, np.ndarray) and isinstance(self.variance, np.ndarray):  # nothing to compile
-            return np.full(x.shape[:1], self.variance, np.result_type(x, np.float32))
-        return jnp.full(x.shape[:1], jnp.asarray(self.variance, as_floats(x).dtype))
-
-    def largest_variance(self) -> float:
-        return float(self.variance)
-
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
-        omega, weights = draw_frequencies(self.frequency_length, key, max(1, num_features // 2), d)
+        omega, weights = draw_frequencies(spherical(self.frequency_length), key, max(1, num_features // 2), d)
         return FourierFeatures(omega / self.lengthscales, weights, self.variance)
 
-    @property
-    def lengthscales(self) -> Float[AnyArray, " *d"]:
-        """One per dimension, or a number for all."""
-        return (
-            self.lengthscale
-            if self.widths is None
-            else self.lengthscale[np.repeat(range(len(self.widths)), self.widths)]
-        )
-
-    @property
-    def is_stationary(self) -> bool:
-        return True
-
     def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
-        x = x if isinstance(x, np.ndarray) and x.dtype.kind == "f" else as_floats(x)
-        lengthscales = self.lengthscales
-        if lengthscales.ndim == 1 and lengthscales.shape[0] != x.shape[1]:
-            raise ValueError(
-                f"{type(self).__name__} has {lengthscales.shape[0]} lengthscales, but x has {x.shape[1]} columns. "
-                "Pass one lengthscale per column, or a single number."
-            )
-        return x / lengthscales.astype(x.dtype)
+        return self.scaled(x)
 
 
 class RBF(Stationary):
@@ -149,6 +100,27 @@ class Matern52(Stationary):
         return _student_t_length(tail, d, nu=2.5)
 
 
+class RationalQuadratic(Stationary):
+    """(1 + r^2 / (2 power))^-power: an average of RBF kernels of many lengthscales, for a large power RBF itself.
+
+    Frequencies: N(0, I) times the root of a gamma variable with mean 1 and shape `power`.
+    """
+
+    power: Parameter = eqx.field(default=1.0, converter=as_parameter)
+
+    def __check_init__(self) -> None:
+        check_positive(self.power, "RationalQuadratic's power")
+        if self.power.ndim != 0:
+            raise ValueError(f"RationalQuadratic's power must be a number, got shape {self.power.shape}.")
+
+    def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
+        power = jnp.asarray(self.power, squared.dtype)
+        return jnp.exp(-power * jnp.log1p(squared / (2.0 * power)))
+
+    def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
+        return _scaled_normal_length(tail, d, float(self.power))
+
+
 # As functions of r^2, with their derivatives: by way of r, automatic differentiation would lose what equal points
 # contribute to second derivatives in x.
 
@@ -186,3 +158,19 @@ def _student_t_length(tail: np.ndarray, d: int, nu: float) -> np.ndarray:
 
     share = betaincinv(nu, d / 2, tail)
     return np.sqrt(2.0 * nu * (1.0 - share) / share)
+
+
+def _scaled_normal_length(tail: np.ndarray, d: int, power: float) -> np.ndarray:
+    """N(0, I) * sqrt(s) for s ~ Gamma(power) / power, by a table of P(length > t) = E_s[P(chi2_d > t^2 / s)]."""
+    from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, xlogy
+
+    least, most = np.log(np.maximum([gammaincinv(power, 1e-17), gammainccinv(power, 1e-17)], 1e-200))
+    logarithm = np.linspace(least, most, 512)  # of power * s: its density is smooth and vanishes at both ends
+    density = np.exp(power * logarithm - np.exp(logarithm) - (xlogy(power, power) - power))
+    density, s = density / density.sum(), np.exp(logarithm) / power
+    longest = s[-1] * 2.0 * gammainccinv(d / 2, 1e-17)
+    squared = np.geomspace(1e-16 * longest, longest, 1024)
+    above, below = (of(d / 2, squared[:, None] / (2.0 * s)) @ density for of in (gammaincc, gammainc))
+    logit = np.log(np.maximum(above, 1e-300)) - np.log(np.maximum(below, 1e-300))
+    wanted = np.log(tail) - np.log1p(-np.minimum(tail, 1.0 - 1e-16))
+    return np.exp(0.5 * np.interp(wanted, logit[::-1], np.log(squared)[::-1]))

@@ -1,54 +1,71 @@
-"""The file that lets `FullData` go on where it was killed: parameters and weights after every step."""
+"""The file that lets learning go on where it was killed, to the same end: all numbers that were computed so far.
+
+Learning is a sequence of decisions that depend on evaluations of a likelihood. A run that goes on makes the same
+decisions again, with the evaluations from the file instead of new ones, up to where the other one was killed. So an
+optimiser's memory, the rounds and the comparison of kernels need not be saved.
+"""
+
+from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from dualgp._types import Columns
 from dualgp.checkpoints import Checkpoint
-from dualgp.learning.parameters import Vector
-
-
-@dataclass
-class Position:
-    """Where learning is: parameters, and the weights of the last solve for parameters near them.
-
-    `is_learned`: learning is complete, and only the last solve is left.
-    """
-
-    vector: Vector
-    weights: Columns | None = None
-    is_learned: bool = False
 
 
 class LearningFile:
-    """The position in a file, and the name of a second one for the last solve; without a path it does nothing.
+    """The numbers so far in a file, and the name of a second one for the last solve; without a path only in memory.
 
     `problem` is a tree of everything that the result depends on: a file that belongs to another problem is refused.
+    `weights` are those of the last solve, if there was any.
     """
 
     def __init__(self, path: str | os.PathLike | None = None, problem: Any = None) -> None:
         self.solve_path = None if path is None else f"{path}.solve"
         self.files = [] if path is None else [Checkpoint(path, problem), Checkpoint(f"{path}.solve", None)]
+        self.weights: Columns | None = None
+        self._numbers, self._place = list[np.ndarray](), 0
+        saved = self.files[0].load((np.zeros(0), np.zeros(0), np.zeros((0, 0)))) if self.files else None
+        if saved is not None:
+            numbers, sizes, weights = map(np.asarray, saved[0])
+            self._numbers = np.split(numbers, np.cumsum(sizes.astype(int))[:-1])
+            self.weights = weights if weights.size else None
 
-    def load(self, start: Vector) -> Position:
-        """What was saved, or else the start."""
-        saved = self.files[0].load((np.zeros(0), np.zeros((0, 0)))) if self.files else None
-        if saved is None:
-            return Position(start)
-        (vector, weights), progress = saved
-        if not progress["is_learned"]:  # there will be another last solve
-            self.files[1].delete()
-        return Position(np.asarray(vector), np.asarray(weights), progress["is_learned"])
+    @property
+    def is_behind(self) -> bool:
+        """Whether a run that goes on has not yet come to where the other one ended."""
+        return self._place < len(self._numbers)
 
-    def save(self, position: Position) -> None:
-        """Write a position that has weights: whatever comes before the first solve is quick to repeat."""
-        if self.files and position.weights is not None:
-            self.files[0].save((position.vector, position.weights), {"is_learned": position.is_learned})
+    def once(self, label: Iterable[float], compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """The numbers that `compute` gives, or gave in the run that this one goes on from.
 
-    def delete(self) -> None:
-        """Delete both files: all is done."""
-        for file in self.files:
+        `label` says what they are about. If the other run asked for something else here, as a time limit may cause, its
+        numbers from here on are forgotten.
+        """
+        label = np.array([*label], np.float64)
+        if self.is_behind:
+            known = self._numbers[self._place]
+            if np.array_equal(known[: len(label)], label):
+                self._place += 1
+                return known[len(label) :].copy()
+            self._numbers, self.weights = self._numbers[: self._place], None
+        numbers = np.asarray(compute(), np.float64)
+        self._numbers.append(np.concatenate([label, numbers]))
+        self._place += 1
+        return numbers
+
+    def save(self) -> None:
+        """Write what there is, unless the file knows more."""
+        if self.files and not self.is_behind:
+            sizes = np.array([len(numbers) for numbers in self._numbers], np.float64)
+            weights = np.zeros((0, 0)) if self.weights is None else self.weights
+            self.files[0].save((np.concatenate([np.zeros(0), *self._numbers]), sizes, weights), {})
+
+    def delete(self, with_solve: bool) -> None:
+        """Delete the file, and that of the last solve if it is done here."""
+        for file in self.files if with_solve else self.files[:1]:
             file.delete()

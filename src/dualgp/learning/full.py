@@ -8,7 +8,8 @@ by what the gradient did (BFGS). A gradient with error covariance c * F costs ab
 against n: so few samples and loose solves are enough.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,6 @@ from jaxtyping import Float
 from dualgp._random import subkey
 from dualgp._threads import one_blas_thread
 from dualgp._types import Columns, RandomKey
-from dualgp.learning.checkpoint import Position
 from dualgp.learning.likelihood import NotDefinite, information
 from dualgp.learning.method import Ending, Method, Outcome, Stage, Stop
 from dualgp.learning.optimise import QuasiNewton
@@ -25,7 +25,7 @@ from dualgp.learning.parameters import Vector
 from dualgp.learning.pathwise import measure_seconds, pathwise_gradient
 from dualgp.learning.problem import Problem
 from dualgp.learning.subset import neighbour_groups
-from dualgp.learning.vecchia import Neighbours
+from dualgp.learning.vecchia import Best, Neighbours
 from dualgp.operators import policy
 from dualgp.posterior import Posterior
 from dualgp.solvers import BlockDescent, Result
@@ -61,26 +61,26 @@ class FullData(Method):
     num_samples: int = 16
 
     def run(self, problem: Problem, key: RandomKey) -> Outcome:
-        best = problem.file.load(problem.parameters.start)
+        best = Best(problem, problem.parameters.start)
         with Stage() as stage:
-            if not best.is_learned:
-                self._learn(problem.within(LEARN_SHARE), best, key)
+            self._learn(best, key)
         is_over = stage.ending is Ending.INTERRUPTED
-        return Outcome(best.vector, stage.ending, None if is_over else _solve_last(problem, best, key))
+        learned = replace(best.problem, deadline=problem.deadline, span=problem.span)  # of the last solve as well
+        posterior = None if is_over else _solve_last(learned, best.vector, key)
+        return Outcome(learned, best.vector, stage.ending, posterior, best.choice)
 
-    def _learn(self, problem: Problem, best: Position, key: RandomKey) -> None:
+    def _learn(self, best: Best, key: RandomKey) -> None:
         """Move `best` up the likelihood. Where this is stopped, it is the best so far."""
+        problem = best.problem.within(LEARN_SHARE)
         problem.check_time()
         seconds = self._measure_step(problem, best.vector)
-        if best.weights is None:
-            has_time = seconds < (1.0 - START_SHARE) * problem.deadline.left
-            _start_from_neighbours(problem.within(START_SHARE if has_time else 1.0), best, subkey(key, "neighbours"))
+        has_time = seconds < (1.0 - START_SHARE) * problem.deadline.left
+        _start_from_neighbours(problem.within(START_SHARE if has_time else 1.0), best, subkey(key, "neighbours"))
+        problem = replace(best.problem, deadline=problem.deadline, span=problem.part(0.3, 1.0).span)
         if seconds > problem.deadline.left:
             raise Stop(Ending.TIMED_OUT)
         inverse = _inverse_information(problem, best.vector, subkey(key, "information"))
         self._climb(problem, best, QuasiNewton(problem.bounds, inverse), key)
-        best.is_learned = True
-        problem.file.save(best)
 
     def _measure_step(self, problem: Problem, vector: Vector) -> float:
         """How many seconds a solve and a gradient take; it does not matter where time is not limited."""
@@ -88,54 +88,70 @@ class FullData(Method):
             return 0.0
         return SOLVE_AND_GRADIENT * measure_seconds(problem.parameters, vector, problem.x, 1 + self.num_samples)
 
-    def _climb(self, problem: Problem, best: Position, newton: QuasiNewton, key: RandomKey) -> None:
+    def _climb(self, problem: Problem, best: Best, newton: QuasiNewton, key: RandomKey) -> None:
         vector, passes, total, most = best.vector, 0.0, 0.0, 0.0
-        for _ in range(self.num_steps):
-            posterior = self._solve(problem, vector, best.weights, key)
-            if posterior.solution.result is Result.DIVERGED:  # hardly any noise: back to where it could be solved
-                best.weights = None
+        for number in range(self.num_steps):
+            diverged, more, *slopes = problem.file.once(vector, partial(self._step, problem, vector, key))
+            if diverged:  # hardly any noise: back to where it could be solved
+                problem.file.weights = None
                 return
-            best.weights, passes = posterior.weights, passes + posterior.solution.passes
-            gradient = pathwise_gradient(problem.parameters, vector, posterior, problem.check_time)
-            gained, goal, promise = newton.advance(vector, gradient - problem.penalty(vector)[1])
-            total += gained
+            gained, goal, promise = newton.advance(vector, np.array(slopes) - problem.penalty(vector)[1])
+            total, passes = total + gained, passes + more
             if total >= most:
                 best.vector, most = vector, total
-            problem.note(self.stage, total / problem.n, Position(vector, best.weights), passes)
+            problem.note(self.stage, total / problem.n, vector, (number + 1) / self.num_steps, passes)
             if promise / problem.n < self.gain:
                 return
             problem.check_time()
             vector = goal
 
+    def _step(self, problem: Problem, vector: Vector, key: RandomKey) -> np.ndarray:
+        """Whether the solve diverged, the passes that it took, and the gradient."""
+        posterior = self._solve(problem, vector, problem.file.weights, key)
+        if posterior.solution.result is Result.DIVERGED:
+            return np.append([1.0, 0.0], np.zeros_like(vector))
+        problem.file.weights = posterior.weights
+        gradient = pathwise_gradient(problem.parameters, vector, posterior, problem.check_time)
+        return np.append([0.0, posterior.solution.passes], gradient)
+
     def _solve(self, problem: Problem, vector: Vector, weights: Columns | None, key: RandomKey) -> Posterior:
         """A solve that is good enough for a gradient."""
         is_small, mesh = problem.n <= policy.SOLVE_EXACTLY_UP_TO, problem.last_solve.mesh
         solver = "auto" if is_small else BlockDescent(tol=LOOSE, max_passes=self.passes)
-        settings = {"solver": solver, "num_samples": self.num_samples, "mesh": mesh, "all_rows": True}
-        posterior = _condition(problem, Position(vector, weights), key, settings).gathered()
+        settings = {
+            "solver": solver,
+            "num_samples": self.num_samples,
+            "mesh": mesh,
+            "num_far": problem.n,
+            "neighbours": 0,
+        }
+        posterior = _condition(problem, vector, weights, key, settings).gathered()
         if posterior.solution.result is Result.INTERRUPTED:
             raise Stop(Ending.INTERRUPTED)
         return posterior
 
 
-def _start_from_neighbours(problem: Problem, best: Position, key: RandomKey) -> None:
+def _start_from_neighbours(problem: Problem, best: Best, key: RandomKey) -> None:
     """A start that is quickly found; there is no harm in its running out of time."""
-    found = Neighbours().run(problem, key)
-    best.vector = found.vector
+    found = Neighbours().run(problem.part(0.0, 0.3), key)
+    best.problem, best.vector, best.choice = replace(found.problem, span=problem.span), found.vector, found.choice
     if found.ending in (Ending.STOPPED, Ending.INTERRUPTED):
         raise Stop(found.ending)
 
 
-def _solve_last(problem: Problem, best: Position, key: RandomKey) -> Posterior:
+def _solve_last(problem: Problem, vector: Vector, key: RandomKey) -> Posterior:
     """The posterior of the learned model, from the last step's weights, as well as the user asked for."""
-    return _condition(problem, best, key, {**problem.last_solve._asdict(), "checkpoint": problem.file.solve_path})
+    settings = {**problem.last_solve._asdict(), "checkpoint": problem.file.solve_path}
+    return _condition(problem, vector, problem.file.weights, key, settings)
 
 
-def _condition(problem: Problem, position: Position, key: RandomKey, settings: dict[str, Any]) -> Posterior:
+def _condition(
+    problem: Problem, vector: Vector, weights: Columns | None, key: RandomKey, settings: dict[str, Any]
+) -> Posterior:
     """The same key at every step: the same random functions."""
-    start = None if position.weights is None else position.weights[:, : 1 + settings["num_samples"]]
+    start = None if weights is None else weights[:, : 1 + settings["num_samples"]]
     run: dict[str, Any] = {"key": subkey(key, "condition"), "start": start, "max_seconds": problem.deadline}
-    return problem.parameters.model(position.vector).condition(problem.x, problem.y, **run, **settings)
+    return problem.parameters.model(vector).condition(problem.x, problem.y, **run, **settings)
 
 
 def _inverse_information(problem: Problem, vector: Vector, key: RandomKey) -> Float[np.ndarray, "free free"]:

@@ -11,20 +11,26 @@ import jax
 import numpy as np
 
 from dualgp._arrays import in_wide
-from dualgp._checks import check_count, check_key, check_targets
+from dualgp._checks import check_count, check_key, check_points, check_targets
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
+from dualgp.learning.candidates import default_model, with_rivals
 from dualgp.learning.checkpoint import LearningFile
 from dualgp.learning.exact import Exact
-from dualgp.learning.full import FullData
+from dualgp.learning.full import LEARN_SHARE, FullData
 from dualgp.learning.method import Ending, Method, Outcome
 from dualgp.learning.priors import DEFAULT_PRIORS, Priors
 from dualgp.learning.problem import LastSolve, Problem, Step, make_problem
+from dualgp.learning.vecchia import Neighbours
 from dualgp.operators import policy
 from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solver, as_solver
 from dualgp.solvers.stopping import Deadline, as_deadline
 
+# Beyond, gradients from all rows took longer than all else and changed RMSE by less than 0.2 % (docs/learning.md).
+ALL_ROWS_UP_TO = 20_000
+WORTH_A_STEP = 5e-3  # nats a row
+COMPARE_FROM = 100  # points: fewer say little about which kernel is best
 LEAST_POINTS = 5  # without priors: fewer points than the parameters of the simplest model, and one to spare
 
 
@@ -37,6 +43,7 @@ class Learned:
     - `history`: a `Step` for every step. `message`: what was done, in a sentence.
     - `finished`: False if Ctrl-C or the time limit ended it before it was done, or the last solve did not converge.
       `interrupted` and `timed_out` say which.
+    - `kernels`: where kernels were compared, how many nats a row each was worse than the one that was chosen.
     """
 
     model: GaussianProcess
@@ -46,11 +53,12 @@ class Learned:
     finished: bool = True
     interrupted: bool = False
     timed_out: bool = False
+    kernels: Mapping[str, float] = field(default_factory=dict)
 
 
 @in_wide
 def learn(
-    model: GaussianProcess,
+    model: GaussianProcess | None,
     x: Any,
     y: Any,
     *,
@@ -58,8 +66,9 @@ def learn(
     method: Method | str = "auto",
     priors: Priors = DEFAULT_PRIORS,
     fixed: Sequence[str] = (),
+    choose_kernel: bool = False,
     solver: Solver | str = "auto",
-    num_samples: int = 64,
+    num_samples: int = 16,
     mesh: Any = None,
     max_seconds: float | Deadline | None = None,
     checkpoint: str | os.PathLike | None = None,
@@ -70,34 +79,42 @@ def learn(
     **Arguments:**
 
     - `x` (n, d), `y` (n,): the data.
-    - `method`: "auto" is `Exact()` up to 1,500 points, and beyond `Neighbours()`, then `FullData()` from there. Any of
-      them, or `Subset()`, may be given; `FullData` always starts from `Neighbours`.
+    - `model`: where to start from; its kernel stays. None compares kernels (`choose_kernel`).
+    - `method`: "auto" is `Exact()` up to 1,500 points and `Neighbours()` beyond. Up to 20,000 points `FullData()`
+      climbs the likelihood of all rows from there, as long as a step promises 0.005 nats a row. All of them may be
+      given, and `Subset()`.
     - `priors`: by the name of a parameter, relative to the scale of the data; None for the plain likelihood.
     - `fixed`: names of parameters to leave alone, such as "noise", "mean", "lengthscale" or "kernel.left.variance".
       Infinite lengthscales stay infinite.
+    - `choose_kernel`: compare other stationary kernels with that of `model`, from 100 points on, and keep the best.
     - `solver`, `num_samples`: for the posterior that `FullData` ends with. `mesh`: devices of this process for its
       solves, as for `condition`.
     - `max_seconds`: end about then with the best so far; or a `Deadline` that has begun. `FullData` learns for 6/10 of
       it, so that the last solve has the rest.
-    - `checkpoint`: a file for `FullData` to note every step in, and a second one, with ".solve" added, for the last
-      solve. The same call goes on from there. Both are deleted when all is done.
-    - `progress`: True shows the current step; a function is called with each `Step`, and may end learning by returning
+    - `checkpoint`: a file to note every step in. The same call goes on from there, to the same model. `FullData` has a
+      second one, with ".solve" added, for its last solve. They are deleted when all is done.
+    - `progress`: True shows a bar; a function is called with each `Step`, and may end learning by returning
       True.
 
     Lengthscales stay single numbers or one for each input, as they are in `model`.
     """
     deadline = as_deadline(max_seconds)
+    if model is None:
+        model, choose_kernel = default_model(check_points(x), y), True
     x, y = _check_data(model, x, y, priors)
     last_solve = LastSolve(as_solver(solver), check_count(num_samples, "num_samples"), mesh, progress is True)
     if np.all(y == y[:1]):
         return _set_mean(model, y)
     method = _as_method(method, len(y))
     key = check_key(key, "Learning") if method.needs_key or key is not None else jax.random.key(0)
-    settings = (type(method).__name__, vars(method), dict(priors or {}), fixed, last_solve.solver, num_samples)
+    beliefs = (dict(priors or {}), fixed, choose_kernel)
+    settings = (type(method).__name__, vars(method), *beliefs, last_solve.solver, num_samples)
     file = LearningFile(checkpoint, (model, x, y, key, settings))
     with _reporter(progress) as report:
         limits: dict[str, Any] = {"last_solve": last_solve, "deadline": deadline, "file": file, "report": report}
         problem = make_problem(model, x, y, priors, fixed, **limits)
+        if choose_kernel and len(y) >= COMPARE_FROM:
+            problem = with_rivals(problem, priors, fixed)
         if not problem.parameters.names:
             return Learned(model, None, (), "All parameters are fixed: nothing to learn.")
         return _conclude(problem, method.run(problem, key))
@@ -110,10 +127,12 @@ def _conclude(problem: Problem, outcome: Outcome) -> Learned:
     is_late = result is not Result.CONVERGED and problem.deadline.is_over()
     timed_out = not interrupted and (outcome.ending is Ending.TIMED_OUT or is_late)
     finished = result is Result.CONVERGED and not interrupted and not timed_out
-    if finished and outcome.posterior is not None:
-        problem.file.delete()
-    model, history = jax.tree.map(np.asarray, problem.parameters.model(outcome.vector)), tuple(problem.history)
-    return Learned(model, outcome.posterior, history, _summarise(problem, outcome), finished, interrupted, timed_out)
+    if finished:
+        problem.file.delete(with_solve=outcome.posterior is not None)
+    model = jax.tree.map(np.asarray, outcome.problem.parameters.model(outcome.vector))
+    lost = outcome.choice.lost if outcome.choice else {}
+    message = _summarise(problem, outcome)
+    return Learned(model, outcome.posterior, tuple(problem.history), message, finished, interrupted, timed_out, lost)
 
 
 def _check_data(model: Any, x: Any, y: Any, priors: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -135,8 +154,19 @@ def _as_method(method: Method | str, n: int) -> Method:
     if isinstance(method, Method):
         return method
     if method == "auto":
-        return Exact() if n <= policy.LEARN_EXACTLY_UP_TO else FullData()
+        return _default(n)
     raise TypeError(f"method must be 'auto' or one of Exact(), Neighbours(), Subset(), FullData(), got {method!r}.")
+
+
+def _default(n: int) -> Method:
+    if n <= policy.LEARN_EXACTLY_UP_TO:
+        return Exact()
+    return FullData(gain=WORTH_A_STEP) if n <= ALL_ROWS_UP_TO else Neighbours()
+
+
+def time_to_learn(deadline: Deadline, n: int) -> Deadline:
+    """The time that "auto" may take of a limit that a solve for the posterior has to keep as well."""
+    return deadline.share(LEARN_SHARE) if n > ALL_ROWS_UP_TO else deadline  # up to there, learning ends with a solve
 
 
 def _set_mean(model: GaussianProcess, y: np.ndarray) -> Learned:
@@ -147,7 +177,7 @@ def _set_mean(model: GaussianProcess, y: np.ndarray) -> Learned:
 
 @contextmanager
 def _reporter(progress: bool | Callable[[Step], Any]) -> Iterator[Callable[[Step], Any]]:
-    """What to call with each step: the user's function, a line on the screen, or nothing."""
+    """What to call with each step: the user's function, a bar on the screen, or nothing."""
     if callable(progress):
         yield progress
     elif not progress:
@@ -155,26 +185,29 @@ def _reporter(progress: bool | Callable[[Step], Any]) -> Iterator[Callable[[Step
     else:
         from tqdm.auto import tqdm
 
-        with tqdm(bar_format="{desc}", desc="Learning: compiling the first step") as bar:
-            yield lambda step: bar.set_description_str(_line(step))
+        layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+        with tqdm(total=100.0, desc="Learning", bar_format=layout) as bar:
+
+            def show(step: Step) -> None:
+                bar.n = max(bar.n, 100.0 * step.share)
+                bar.set_postfix_str(_line(step))
+
+            yield show
 
 
 def _line(step: Step) -> str:
-    what = "log likelihood gained" if step.stage == FullData.stage else "log likelihood"
-    state = f"Learning from {step.stage}, {step.seconds:.0f} s: {what} {step.value:.4f} a point"
-    return f"{state}, noise {float(step.model.noise):.3g}"
+    what = "gained" if step.stage == FullData.stage else "log likelihood"
+    return f"from {step.stage}: {what} {step.value:.4f} a point, noise {float(step.model.noise):.3g}"
 
 
 def _summarise(problem: Problem, outcome: Outcome) -> str:
     """What was done, what it took and why it ended."""
     stages = Counter(step.stage for step in problem.history)
     how = "Learned from " + ", then ".join(f"{stage} ({num} steps)" for stage, num in stages.items())
-    if not stages:
-        is_resumed = outcome.posterior is not None and outcome.ending is Ending.COMPLETE
-        how = "Had been learned before; went on with the last solve" if is_resumed else "Learned nothing"
+    how = how if stages else "Learned nothing"
     passes = problem.history[-1].passes if problem.history else 0.0
     passes += outcome.posterior.solution.passes if outcome.posterior is not None else 0.0
     is_early = outcome.ending in (Ending.INTERRUPTED, Ending.TIMED_OUT)
     end = f" {outcome.ending.value}: this is the best so far." if is_early else ""
     cost = f"{problem.deadline.elapsed:.3g} s" + (f" and {passes:.3g} passes" if passes else "")
-    return f"{how} in {cost}.{end}"
+    return f"{how} in {cost}.{end}{f' {outcome.choice}' if outcome.choice else ''}"

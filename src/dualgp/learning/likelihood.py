@@ -30,6 +30,11 @@ class Group(NamedTuple):
     x: Float[AnyArray, "m d"]
     y: Float[np.ndarray, " m"]
 
+    @property
+    def num_rows(self) -> int:
+        """How many."""
+        return len(self.y)
+
 
 class NotDefinite(ArithmeticError):
     """A covariance matrix has no Cholesky factor."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dualgp._checks import check_count, check_positive
 from dualgp._types import RandomKey
+from dualgp.learning.candidates import Choice
 from dualgp.learning.parameters import Vector
 from dualgp.posterior import Posterior
 
@@ -46,11 +47,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The best parameters that a method found, and the posterior given all rows if it has solved for one."""
+    """The best parameters that a method found, and the posterior given all rows if it has solved for one.
 
+    `problem` is the one that was given, or the same with another kernel: then `choice` says why.
+    """
+
+    problem: "Problem"
     vector: Vector
     ending: Ending
     posterior: Posterior | None = None
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True)

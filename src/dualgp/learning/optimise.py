@@ -1,5 +1,6 @@
 """Two optimisers: L-BFGS for likelihoods that can be evaluated, quasi-Newton steps for those known by a gradient."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
 
-from dualgp.learning.checkpoint import Position
 from dualgp.learning.likelihood import NotDefinite
 from dualgp.learning.parameters import Parameters, Vector
 from dualgp.learning.problem import Problem
@@ -19,6 +19,7 @@ from dualgp.learning.problem import Problem
 TOLERANCES = {"ftol": 1e-7, "gtol": 1e-5}
 NOT_DEFINITE = -1e10  # the value where a covariance has no factor: the line search comes back nearer
 LONGEST_STEP = 1.2  # in logarithms, so that no parameter changes by more than a factor of 3.3 in a step
+USUAL_STEPS = 30  # after so many, L-BFGS is nearly done: for the progress bar
 LEAST_CURVATURE = 1e-3  # relative to the slope: below, a step says too little about the curvature to learn from
 
 
@@ -35,27 +36,46 @@ class Search:
     pieces: Sequence[Any]
     best: Vector
     value: float = -math.inf
+    first: float = math.nan  # the value where it started
+
+    @property
+    def num_rows(self) -> int:
+        """The rows that this is the likelihood of."""
+        return sum(piece.num_rows for piece in self.pieces)
 
     def evaluate(self, vector: Vector) -> tuple[float, Vector]:
-        """Value and gradient for each row. The clock is looked at between pieces."""
+        """Value and gradient for each row, or those of the run that this one goes on from."""
+        label = (self.num_rows, float(self.pieces[0].y.sum()))
+        numbers = self.problem.file.once((*label, *vector), lambda: self._add_up(vector))
+        value, gradient = float(numbers[0]), numbers[1:]
+        self.first = value if math.isnan(self.first) else self.first
+        if value > self.value:
+            self.best, self.value = vector.copy(), value
+        return value, gradient
+
+    def _add_up(self, vector: Vector) -> np.ndarray:
+        """Value and gradient in one array. The clock is looked at between pieces."""
         penalty, slope = self.problem.penalty(vector)
-        value, gradient, num_rows = -penalty, -slope, sum(len(piece.y) for piece in self.pieces)
+        value, gradient = -penalty, -slope
         for piece in self.pieces:
             self.problem.check_time()
             try:
                 more, slope = self.term(self.problem.parameters, vector, piece)
             except NotDefinite:
-                return NOT_DEFINITE, np.zeros_like(vector)
+                return np.append(NOT_DEFINITE, np.zeros_like(vector))
             value, gradient = value + more, gradient + slope
-        if value / num_rows > self.value:
-            self.best, self.value = vector.copy(), value / num_rows
-        return value / num_rows, gradient / num_rows
+        return np.append(value, gradient) / self.num_rows
 
     def climb(self, start: Vector, stage: str, max_steps: int = 100) -> None:
         """L-BFGS from `start`."""
+        steps = itertools.count(1)
+
+        def note(_: Vector) -> None:
+            share = min(1.0, next(steps) / min(max_steps, USUAL_STEPS))
+            self.problem.note(stage, self.value, self.best, share)
+
         options = {"maxiter": max_steps, **TOLERANCES}
         loss = lambda vector: tuple(-part for part in self.evaluate(vector))  # noqa: E731
-        note = lambda _: self.problem.note(stage, self.value, Position(self.best))  # noqa: E731
         minimize(loss, start, jac=True, method="L-BFGS-B", bounds=self.problem.bounds, callback=note, options=options)
 
 

@@ -52,6 +52,11 @@ class Parameters(eqx.Module):
         return [names[i] for i in self.free]
 
     @property
+    def is_lengthscale(self) -> np.ndarray:
+        """For each free number, whether it is a lengthscale."""
+        return np.array([name.partition("[")[0].endswith("lengthscale") for name in self.names], bool)
+
+    @property
     def start(self) -> Vector:
         """The vector of the template itself."""
         values = self.values[self.free]

@@ -1,7 +1,8 @@
 """Prior beliefs about hyperparameters, for data of any scale.
 
 Every prior is log-normal, and its density is taken over the logarithm: the most probable value is the median. Values
-are relative to the data: lengthscales to the standard deviations of x, variances and noise to the variance of y.
+are relative to the data: lengthscales and periods to the standard deviations of x, variances and noise to the variance
+of y. The power of a rational quadratic kernel is a number by itself.
 """
 
 import math
@@ -12,8 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp.gp import GaussianProcess
-from dualgp.kernels import On
-from dualgp.kernels.stationary import Stationary
+from dualgp.kernels.columns import View
+from dualgp.kernels.scaled import Scaled, root_sums
 from dualgp.learning.parameters import Parameters, Vector, entry_names
 
 
@@ -34,6 +35,8 @@ DEFAULT_PRIORS: Mapping[str, LogNormal] = {
     "lengthscale": LogNormal(math.exp(math.sqrt(2.0)), math.sqrt(3.0), root_d=True),
     "variance": LogNormal(1.0, 1.0),
     "scale": LogNormal(1.0, 1.0),
+    "period": LogNormal(1.0, 2.0),
+    "power": LogNormal(1.0, 1.5),
     "noise": LogNormal(0.05, 2.0),
 }
 """By the name of a parameter. BoTorch's for lengthscales; weak ones for the rest."""
@@ -69,24 +72,25 @@ def penalty(parameters: Parameters, priors: Priors, x_scale: Float[np.ndarray, "
         belief = (priors or {}).get(kind)
         if belief is None:
             continue
-        seen, is_length = scales_seen(parameters.template, whole, x_scale), kind.endswith("lengthscale")
-        unit = float(seen[int(place[:-1])] if place else np.median(seen)) if is_length else y_variance
+        seen, is_length = scales_seen(parameters.template, whole, x_scale), kind.endswith(("lengthscale", "period"))
+        unit = 1.0 if kind == "power" else y_variance
+        if is_length:
+            unit = float(seen[int(place[:-1])] if place else np.median(seen))
         centre[i] = math.log(belief.median * unit) + (0.5 * math.log(len(seen)) if belief.root_d else 0.0)
         spread[i] = belief.spread
     return Penalty(centre, spread)
 
 
-def scales_seen(template: GaussianProcess, name: str, x_scale: Float[np.ndarray, " d"]) -> Float[np.ndarray, " seen"]:
-    """The scales of what a parameter is about: the columns of the kernel `On` that it is inside of, or all.
+def scales_seen(template: GaussianProcess, name: str, scales: Float[np.ndarray, " d"]) -> Float[np.ndarray, " c"]:
+    """The standard deviations of what a parameter is about: all columns, or what the kernels around it see of them.
 
     Columns that share a lengthscale count once, with the scale of their distances.
     """
     part: Any = template
     for attribute in name.split("."):
-        if isinstance(part, On):
-            x_scale = x_scale[part.start : part.stop]
-        if isinstance(part, Stationary) and part.widths is not None:
-            starts = np.cumsum((0, *part.widths[:-1]))
-            x_scale = np.sqrt(np.add.reduceat(x_scale**2, starts))
+        if attribute == "lengthscale" and isinstance(part, Scaled) and part.widths is not None:
+            scales = root_sums(scales, part.widths)
         part = getattr(part, attribute)
-    return x_scale
+        if isinstance(part, View):
+            scales = part.scales_seen(scales)
+    return scales

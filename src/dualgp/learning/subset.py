@@ -45,7 +45,7 @@ class Subset(Method):
                 for pieces in [[group] for group in groups] if self.separately else [groups]:
                     searches.append(Search(problem, likelihood_and_gradient, pieces, start))
                     searches[-1].climb(start, "subset")
-        return Outcome(_geometric_mean(searches, start), stage.ending)
+        return Outcome(problem, _geometric_mean(searches, start), stage.ending)
 
 
 def _geometric_mean(searches: list[Search], start: Vector) -> Vector:

@@ -1,71 +1,158 @@
-"""Learning from random points given their neighbours: a few terms of Vecchia's likelihood.
+"""Learning from blocks of rows given their neighbours: Vecchia's likelihood, all of it or a sample.
 
-In any order of the data, log p(y) = sum_i log p(y_i | y_1 ... y_{i-1}). What came before matters through the nearest
-of it (Vecchia 1988), and a random sample of the terms of a random order estimates the sum: coarse and fine scales, and
-the noise, in the proportions in which the likelihood of all rows has them. The scores of the terms are uncorrelated, so
-that 2,048 of n terms cost about n / 2,048 * p / 2 nats of the best likelihood with p parameters, all rows together.
+In any order of the data, log p(y) = sum_b log p(y_b | y of all before), for small neighbourhoods b of rows. What came
+before matters through the nearest of it (Vecchia 1988). A random sample of the terms of a random order estimates the
+sum: coarse and fine scales, and the noise, in the proportions in which the likelihood of all rows has them.
+
+Predictions of rows kept aside, each from its nearest rows, decide between kernels.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, UInt8
+from jaxtyping import Int
 
-from dualgp._arrays import in_wide
 from dualgp._random import generator, subkey
 from dualgp._threads import one_blas_thread
-from dualgp._types import AnyArray, Points, RandomKey
-from dualgp.gp import GaussianProcess
+from dualgp._types import RandomKey
+from dualgp.learning.blocks import Blocks, Shape, find_blocks, find_predictions
+from dualgp.learning.candidates import Choice, pick
+from dualgp.learning.conditional import likelihood, likelihood_and_gradient
 from dualgp.learning.likelihood import NotDefinite
 from dualgp.learning.method import Method, Outcome, Stage
 from dualgp.learning.optimise import Search
-from dualgp.learning.parameters import Parameters, Vector
+from dualgp.learning.parameters import Vector
 from dualgp.learning.problem import Problem
 
-TERMS_AT_ONCE = 256  # an evaluation of as many takes 7 ms: the clock is looked at in between
-SEARCH_ENTRIES = 1 << 22  # distances at once: the search among 500,000 rows takes 1.5 s, with 2^27 of them 5.9
-OFF_SCALE = 1.0  # nats a term: a model for standardised y on y in the thousands is worse by more than that
+Rows = Int[np.ndarray, " _"]
 
-
-class Terms(NamedTuple):
-    """Points, each the last of its own row, after its neighbours."""
-
-    x: Float[np.ndarray, "terms m d"] | UInt8[np.ndarray, "terms m d"]
-    y: Float[np.ndarray, "terms m"]
+STAGE = "neighbours"
+FIRST_BLOCKS, START_STEPS = 24, 15  # for the choice between starts
+KERNEL_BLOCKS, KERNEL_STEPS = 96, 15  # for the choice between kernels
+GROWTH = 4  # each round has so many times the blocks of the one before
+MOST_WHOLE_ROUNDS = 2  # rounds with all blocks: the second cuts them by the lengthscales of the first
+SHORT = 16.0  # the second start has lengthscales so much shorter than the data suggest
+ASIDE, ASIDE_SHARE = 1024, 8  # rows kept aside: at most, and one in so many
+PREDICTED_FROM = 128  # rows
+# A sample of m rows costs about p / (2 m) nats a row with p parameters: then 5e-4. Where p is 34 and m 2,048, far more.
+ROWS_PER_PARAMETER = 1000
+OFF_SCALE = 1.0  # nats a row: a model for standardised y on y in the thousands is worse by more than that
 
 
 @dataclass(frozen=True)
 class Neighbours(Method):
-    """Maximise the likelihood of random points given their nearest among a random number of others.
+    """Maximise the likelihood of blocks of rows given the nearest of those before them.
 
     **Arguments:**
 
-    - `num_terms` (rounded up to a multiple of 256), `num_neighbours`: a step costs num_terms * num_neighbours^3.
-    - `rounds`: neighbours are found anew by the lengthscales of the last round. `num_steps`: at most, in each.
+    - `size`, `num_near`: rows of a block, and the nearest rows that it is given. A step costs about
+      n (size + num_near)^3 / size.
+    - `num_blocks`: at most. Each round takes four times as many as the one before, cut anew by the lengthscales so far,
+      until a round gains less than `gain` nats a row or has 1,000 rows for each parameter; if need be all rows.
+    - `num_steps`: at most, in each round.
     """
 
-    num_terms: int = 2048
-    num_neighbours: int = 32
-    rounds: int = 2
+    size: int = 64
+    num_near: int = 128
+    num_blocks: int = 1024
     num_steps: int = 25
+    gain: float = 2e-3
 
     def run(self, problem: Problem, key: RandomKey) -> Outcome:
-        search = Search(problem, likelihood_and_gradient, [], problem.parameters.start)
-        with one_blas_thread(self.num_neighbours), Stage() as stage:
+        best = Best(problem, problem.parameters.start)
+        with one_blas_thread(self.size), Stage() as stage:
             # A copy of a record is not a second measurement of it: it would say that there is no noise.
-            rows = first_of_each(problem.x, problem.y)
-            for number in range(self.rounds):
-                round_key = subkey(key, "round", number)
-                terms = find_terms(problem, search.best, rows, self.num_terms, self.num_neighbours, round_key)
-                search = Search(problem, likelihood_and_gradient, terms, search.best)
-                search.climb(nearer_the_data(search), "neighbours", self.num_steps)
-        return Outcome(search.best, stage.ending)
+            rows = generator(subkey(key, "aside")).permutation(first_of_each(problem.x, problem.y))
+            aside, others = np.split(rows, [min(ASIDE, len(rows) // ASIDE_SHARE)])
+            self._choose_start(best, others, subkey(key, "starts"))
+            self._choose_kernel(best, others, aside, subkey(key, "kernels"))
+            self._grow(best, rows, key)
+        return Outcome(best.problem, best.vector, stage.ending, choice=best.choice)
+
+    @property
+    def _shape(self) -> Shape:
+        return Shape(self.size, self.num_near)
+
+    def _choose_start(self, best: Best, rows: Rows, key: RandomKey) -> None:
+        """Long lengthscales or short ones: a likelihood may have an optimum near either."""
+        problem, short = best.problem, best.problem.typical.copy()
+        short[problem.parameters.is_lengthscale] -= math.log(SHORT)
+        # Lengthscales in the same proportions have the same neighbours.
+        blocks = find_blocks(problem, problem.typical, rows, FIRST_BLOCKS, self._shape, key)
+        search = Search(problem.part(0.0, 0.05), likelihood_and_gradient, blocks, best.vector)
+        best.climb(search, nearer_the_data(search), START_STEPS)
+        if np.array_equal(short, problem.typical):
+            return
+        other = Search(problem.part(0.05, 0.1), likelihood_and_gradient, blocks, short)
+        other.climb(np.clip(short, *problem.bounds.T), STAGE, START_STEPS)
+        if other.value > search.value:
+            best.vector = other.best
+
+    def _choose_kernel(self, best: Best, rows: Rows, aside: Rows, key: RandomKey) -> None:
+        """Every kernel climbs from the same place on the same blocks, and predicts the same rows kept aside."""
+        problem, a_while = best.problem, best.problem.deadline.elapsed  # compilation and two starts
+        if problem.rivals is None:
+            return
+        num = min(KERNEL_BLOCKS, self.num_blocks)
+        blocks = find_blocks(problem, best.vector, rows, num, self._shape, key)
+        search = Search(problem.part(0.1, 0.15), likelihood_and_gradient, blocks, best.vector)
+        best.climb(search, best.vector, self.num_steps)
+        asked = find_predictions(problem, best.vector, rows, aside, PREDICTED_FROM)
+        searches, values = {problem.name: search}, {problem.name: score(problem, best.vector, asked, search.value)}
+        for rival in problem.rivals(problem.parameters.model(best.vector)):
+            if rival.name == "RBF" and pick(values).chosen != "Matern52":  # smoother than what was too smooth
+                continue
+            if problem.deadline.left < a_while:
+                break
+            rival = replace(rival, deadline=problem.deadline, span=problem.span)
+            part = rival.part(0.15 + 0.03 * len(searches), 0.18 + 0.03 * len(searches))
+            other = searches[rival.name] = Search(part, likelihood_and_gradient, blocks, rival.parameters.start)
+            other.climb(best_stretch(other), STAGE, KERNEL_STEPS)
+            values[rival.name] = score(rival, other.best, asked, other.value)
+        best.choice = pick(values)
+        winner = searches[best.choice.chosen]
+        best.problem, best.vector = replace(winner.problem, span=problem.span), winner.best
+
+    def _grow(self, best: Best, rows: Rows, key: RandomKey) -> None:
+        """More blocks in each round, until the optimum stays where it is or is known well enough."""
+        num, number, whole, begin = KERNEL_BLOCKS if best.choice else FIRST_BLOCKS, 0, 0, 0.3
+        while whole < MOST_WHOLE_ROUNDS:
+            num, number, begin = min(GROWTH * num, self.num_blocks), number + 1, 0.5 * (1.0 + begin)
+            blocks = find_blocks(best.problem, best.vector, rows, num, self._shape, subkey(key, "round", number))
+            part = best.problem.part(2.0 * begin - 1.0, begin)
+            search = Search(part, likelihood_and_gradient, blocks, best.vector)
+            best.climb(search, best.vector, self.num_steps)
+            whole += search.num_rows == len(rows)
+            is_known = search.num_rows >= ROWS_PER_PARAMETER * len(best.vector)
+            if (whole == 0 and (is_known or num == self.num_blocks)) or search.value - search.first < self.gain:
+                return
+
+
+@dataclass
+class Best:
+    """The best so far, also where learning is interrupted: a problem, which knows its kernel, and a vector."""
+
+    problem: Problem
+    vector: Vector
+    choice: Choice | None = None
+
+    def climb(self, search: Search, start: Vector, num_steps: int) -> None:
+        """Whatever ends the search, the best that it found counts."""
+        try:
+            search.climb(start, STAGE, num_steps)
+        finally:
+            self.vector = search.best
+
+
+def best_stretch(search: Search) -> Vector:
+    """The start, or with shorter lengthscales: how long they are to be depends on the kernel and the data."""
+    factors = search.problem.parameters.is_lengthscale[None] * np.log([[1.0], [0.5], [0.25]])
+    for vector in search.best + factors:
+        search.evaluate(vector)
+    return search.best
 
 
 def first_of_each(x: np.ndarray, y: np.ndarray) -> Int[np.ndarray, " unique"]:
@@ -85,55 +172,15 @@ def nearer_the_data(search: Search) -> Vector:
     return typical if other > value + OFF_SCALE else start
 
 
-@in_wide
-def find_terms(
-    problem: Problem, vector: Vector, rows: Int[np.ndarray, " rows"], num: int, num_neighbours: int, key: RandomKey
-) -> list[Terms]:
-    """Random points of a random order of `rows`, each with the nearest of those before it, in parts of equal shape."""
-    rng, num_neighbours = generator(key), min(num_neighbours, len(rows) - 1)
-    rows = rows[rng.permutation(len(rows))]
-    coordinates = np.asarray(problem.parameters.model(vector).kernel.coordinates(problem.x[rows]), np.float32)
-    coordinates = coordinates - coordinates.mean(axis=0)
-    num_parts = -(-num // TERMS_AT_ONCE)
-    places = np.sort(num_neighbours + rng.choice(len(rows) - num_neighbours, num_parts * TERMS_AT_ONCE))
-    near = find_nearest_before(coordinates, places, num_neighbours, problem.check_time)
-    index = rows[np.concatenate([near, places[:, None]], axis=1)]
-    return [Terms(problem.x[part], problem.y[part].astype(np.float64)) for part in np.split(index, num_parts)]
-
-
-def find_nearest_before(
-    coordinates: Float[np.ndarray, "n c"], places: Int[np.ndarray, " terms"], num: int, check_time: Callable[[], Any]
-) -> Int[np.ndarray, "terms num"]:
-    """For each of the sorted `places` the rows of the `num` nearest points before it."""
-    norms = np.einsum("ij,ij->i", coordinates, coordinates)
-    found, at_once = [], max(1, SEARCH_ENTRIES // len(norms))
-    for some in np.split(places, range(at_once, len(places), at_once)):
-        check_time()
-        first, last = some[0], some[-1]
-        squared = norms[:last] - 2.0 * coordinates[some] @ coordinates[:last].T
-        squared[:, first:][np.arange(first, last) >= some[:, None]] = np.inf
-        found.append(np.argpartition(squared, num - 1, axis=1)[:, :num].copy())  # a view would keep all
-    return np.concatenate(found)
-
-
-@in_wide
-def likelihood_and_gradient(parameters: Parameters, vector: Vector, terms: Terms) -> tuple[float, Vector]:
-    """The sum of log p(point | its neighbours) over the terms, and its derivatives in the vector."""
-    value, gradient = _sum(parameters, jnp.asarray(vector), terms)
-    if not math.isfinite(value):
-        raise NotDefinite
-    return float(value), np.asarray(gradient)
-
-
-@eqx.filter_jit
-def _sum(parameters: Parameters, vector: AnyArray, terms: Terms) -> tuple[Array, Array]:
-    def term(model: GaussianProcess, x: Points, y: Float[Array, " m"]) -> Float[Array, ""]:
-        """log p(y[-1] | y[:-1]): the last rows of L and of L^-1 (y - mean) are the last conditional's."""
-        x = x.astype(y.dtype)
-        factor = jnp.linalg.cholesky(model.kernel(x, x) + model.noise * jnp.eye(x.shape[0], dtype=x.dtype))
-        whitened = jax.scipy.linalg.solve_triangular(factor, y - model.mean, lower=True)
-        return -0.5 * whitened[-1] ** 2 - jnp.log(factor[-1, -1]) - 0.5 * math.log(2 * math.pi)
-
-    x, y = map(jnp.asarray, terms)
-    each = jax.vmap(term, (None, 0, 0))
-    return jax.value_and_grad(lambda vector: jnp.sum(each(parameters.model(vector), x, y)))(vector)
+def score(problem: Problem, vector: Vector, asked: list[Blocks], otherwise: float) -> float:
+    """The log density of predictions, in nats a row; where no rows were kept aside, a value known otherwise."""
+    if not asked:
+        return otherwise
+    total = 0.0
+    try:
+        for some in asked:
+            problem.check_time()
+            total += likelihood(problem.parameters, vector, some)
+    except NotDefinite:
+        return -math.inf
+    return total / sum(some.num_rows for some in asked)

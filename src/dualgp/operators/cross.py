@@ -34,6 +34,8 @@ class CrossProduct(eqx.Module):
     layout: Layout = eqx.field(static=True)
 
     def __call__(self, points: Points) -> Float[Array, "m s"]:
+        if not self.x.shape[0]:
+            return jnp.zeros((points.shape[0], self.weights.shape[1]), np.result_type(points.dtype, np.float32))
         data = self.x if self.x.dtype == jnp.uint8 else jnp.asarray(self.x, points.dtype)  # bytes stay bytes
         weights = jnp.asarray(self.weights, points.dtype)
 
@@ -54,33 +56,35 @@ class CrossProduct(eqx.Module):
 
 def evaluate(function: Function, x: Any, data: Points, kernel: Kernel) -> AnyArray:
     """`function` at points, in the precision of the data."""
-    blocks = [values for (values,) in evaluate_blocks((function,), x, data, kernel)]
+    blocks = [values for _, (values,) in evaluate_blocks((function,), x, data, kernel)]
     return blocks[0] if is_traced(blocks[0]) else np.concatenate(blocks)
 
 
 def evaluate_blocks(
     functions: tuple[Function, ...], x: Any, data: Points, kernel: Kernel
-) -> Iterator[tuple[AnyArray, ...]]:
-    """The values of several functions at one block of points after the other; traced points are one block.
+) -> Iterator[tuple[AnyArray, tuple[AnyArray, ...]]]:
+    """One block of points after the other, each with the values of several functions; traced points are one block.
 
     Blocks have few different shapes, so that little is compiled.
     """
     points = kernel.points(x, "x", data.shape[1])
     if is_traced(points, functions):
-        yield tuple(function(points) for function in functions)
+        yield points, tuple(function(points) for function in functions)
         return
     m, dtype = points.shape[0], precision(data)
     size = min(policy.POINT_BLOCK, max(16, 1 << max(m - 1, 0).bit_length()))
     for start in range(0, max(m, 1), size):  # an empty set of points is one empty block
         block = points[start : start + size]
-        yield tuple(_evaluate_block(function, block, size, dtype) for function in functions)
+        yield block, tuple(_evaluate_block(function, block, size, dtype) for function in functions)
 
 
 @in_wide
 def _evaluate_block(function: Function, points: AnyArray, size: int, dtype: Any) -> np.ndarray:
     points, m = np.asarray(points), points.shape[0]
     # Padded with real points: zeros could lie far away, and distances are centred on what is evaluated.
-    padded = np.resize(points.astype(dtype), (size, points.shape[1])) if m else np.zeros((size, points.shape[1]), dtype)
+    with np.errstate(over="ignore"):  # callers refuse answers that are not finite
+        points = points.astype(dtype)
+    padded = np.resize(points, (size, points.shape[1])) if m else np.zeros((size, points.shape[1]), dtype)
     return np.asarray(_call(function, padded))[:m]
 
 

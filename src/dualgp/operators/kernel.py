@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -64,8 +65,8 @@ class KernelOperator(Operator):
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(kernel).__name__}.")
-        dtype = np.result_type(getattr(x, "dtype", np.float64), np.float32) if dtype is None else dtype
         x = kernel.points(x) if mesh is None or not hasattr(x, "shape") else x
+        dtype = np.result_type(x.dtype, np.float32) if dtype is None else dtype
         if x.shape[0] == 0:
             raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
         self.kernel, self.noise, self.layout = kernel, as_noise(noise), make_layout(x.shape[0], mesh)
@@ -119,7 +120,7 @@ class KernelOperator(Operator):
             if kept is not None:
                 return kept[index].T @ u
             block = lambda rows: tiled_product(kernel, x[rows], points, u, self.careful)  # noqa: E731
-            return in_row_blocks(block, x.shape[0], u.shape[1], u.dtype)
+            return in_row_blocks(block, x.shape[0], u.shape[1], u.dtype, policy.tile_width(u.shape[0]))
 
         specs = (EVERYWHERE, (layout.columns, layout.rows, EVERYWHERE), EVERYWHERE, EVERYWHERE)
         source = (None, self.x, self._points(index)) if self.kept is None else (self.kept, None, None)
@@ -209,7 +210,7 @@ class KernelOperator(Operator):
 
     def _needs_care(self, extent: Extent) -> bool:
         _check_distances(self.x.shape[1], extent)
-        if not (self.kernel.is_stationary and self.dtype == jnp.float32):
+        if not (self.kernel.falls_with_distance and self.dtype == jnp.float32):
             return False
         return policy.needs_care(self.n, float(extent.squared), self.largest_variance(), self.noise.smallest)
 
@@ -220,7 +221,7 @@ class KernelOperator(Operator):
             self.n * self.layout.height // devices * self.dtype.itemsize,
             memory,
             few_passes=few_passes,
-            is_cheap=self.kernel.is_stationary and self.dtype == jnp.float32,
+            is_cheap=self.kernel.falls_with_distance and self.dtype == jnp.float32,
             share=1.0 if isinstance(self.layout, Local) else 1.0 / jax.local_device_count(),
         )
         return _assemble(self.kernel, self.x, self.layout, self.careful) if self.layout.agree(fits) else None
@@ -250,7 +251,7 @@ def _measure(kernel: Kernel, x: Points) -> Extent:
 def _check_distances(d: int, extent: Extent) -> None:
     """Squared distances must not overflow: inf - inf would be a NaN in the middle of a solve."""
     largest = np.asarray(extent.largest)
-    if not float(largest) ** 2 * 8 * d < float(jnp.finfo(largest.dtype).max):
+    if not float(largest) < math.sqrt(float(jnp.finfo(largest.dtype).max) / (8 * d)):
         raise ValueError(
             f"x divided by the lengthscales reaches {largest:.1g}: squared distances overflow {largest.dtype}. "
             "Scale the inputs, for example to standard deviation 1."

@@ -90,6 +90,10 @@ class Local:
         """The value that decisions are made by: of many processes, the first one's."""
         return value
 
+    def stack(self, array: np.ndarray) -> np.ndarray:
+        """The arrays of all processes, of one shape, stacked."""
+        return array[None]
+
     def map_shards(self, function: Callable, specs: Any, out: Any) -> Callable:
         """`function` of each device's shards of its arguments."""
         return function
@@ -222,6 +226,9 @@ class Sharded:
     def agree(self, value: float) -> float:
         return agree(value)
 
+    def stack(self, array: np.ndarray) -> np.ndarray:
+        return array[None] if self.is_alone else np.asarray(multihost_utils.process_allgather(array))
+
     def map_shards(self, function: Callable, specs: Any, out: Any) -> Callable:
         # Sums over tiles start from zeros that are the same everywhere, which the check of varying values refuses.
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
@@ -267,7 +274,7 @@ def make_layout(n: int, devices: Mesh | int | str | Sequence[jax.Device] | None)
     return Local(n) if devices is None else Sharded(n, as_mesh(devices))
 
 
-def as_mesh(devices: Mesh | int | str | Sequence[jax.Device]) -> Mesh:
+def as_mesh(devices: Any) -> Mesh:
     """A mesh of these devices: a mesh itself, a number of the devices there are, "all" of them, or a list."""
     if isinstance(devices, Mesh):
         # A mesh with explicit axes would want every operation of a solver to name its sharding.
@@ -284,6 +291,8 @@ def as_mesh(devices: Mesh | int | str | Sequence[jax.Device]) -> Mesh:
                 f"ones on a CPU, set XLA_FLAGS=--xla_force_host_platform_device_count={devices} before JAX is imported."
             )
         return Mesh(np.array(there[:devices]), (AXIS,))
+    if not isinstance(devices, (list, tuple)) or not devices or not all(isinstance(d, jax.Device) for d in devices):
+        raise ValueError(f'devices must be a number, "all", a list of JAX devices or a mesh, got {devices!r}.')
     return Mesh(np.array(list(devices)), (AXIS,))
 
 

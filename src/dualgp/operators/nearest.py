@@ -18,22 +18,28 @@ from dualgp._threads import one_blas_thread
 from dualgp._types import AnyArray, Points
 from dualgp.kernels import Kernel
 from dualgp.operators import policy
+from dualgp.operators.layout import Layout, Local
 
 
 class NearestRows:
     """The rows of x that are nearest to points in the kernel's coordinates; made once, its tree when it is first asked.
 
-    A k-d tree for stationary kernels. For others, such as Tanimoto's, the rows with the largest correlation
-    |k(point, row)| / sqrt(k(row, row)), by looking at all of them: m n kernel entries.
+    A k-d tree where correlation falls with distance. Else, as for Tanimoto, the rows with the largest correlation
+    |k(point, row)| / sqrt(k(row, row)), by looking at all of them: m n kernel entries. Of many processes each searches
+    its own rows, and the best of all are taken.
     """
 
-    def __init__(self, kernel: Kernel, x: AnyArray) -> None:
-        self.kernel, self.x = kernel, x
+    def __init__(self, kernel: Kernel, x: AnyArray, layout: Layout | None = None) -> None:
+        self.kernel, self.x, self.layout = kernel, x, layout or Local(x.shape[0])
+
+    @cached_property
+    def _own(self) -> AnyArray:
+        return self.layout.read_own(self.x)
 
     @cached_property
     def _tree(self) -> cKDTree:
         # Without balancing, equal rows are one leaf and not a recursion.
-        return cKDTree(self._coordinates(self.x), balanced_tree=False, compact_nodes=False)
+        return cKDTree(self._coordinates(self._own), balanced_tree=False, compact_nodes=False)
 
     @in_wide
     def _coordinates(self, points: AnyArray) -> Float[np.ndarray, "m c"]:
@@ -42,39 +48,76 @@ class NearestRows:
     def query(self, points: AnyArray, num: int) -> Int[np.ndarray, "m num"]:
         """The places of the `num` nearest rows of each point, the nearest first."""
         check_count(num, "num", 1)
-        num = min(num, self.x.shape[0])
-        if self.kernel.is_stationary:
-            return self._tree.query(self._coordinates(points), np.arange(1, num + 1), workers=-1)[1].astype(np.int32)
-        return self._look_at_all(points, num)
+        search = self._search_tree if self.kernel.falls_with_distance else self._look_at_all
+        distance, place = search(np.asarray(points), min(num, len(self._own)))
+        if self.layout.is_alone:
+            return place.astype(np.int32)
+        place = place + self.layout.own.start
+        if (missing := min(num, self.layout.n) - place.shape[1]) > 0:  # this process has fewer rows than are asked for
+            distance = np.pad(distance, ((0, 0), (0, missing)), constant_values=np.inf)
+            place = np.pad(place, ((0, 0), (0, missing)))
+        distance, place = (np.concatenate(self.layout.stack(array), axis=1) for array in (distance, place))
+        order = np.argsort(distance, axis=1, kind="stable")[:, : min(num, self.layout.n)]
+        return np.take_along_axis(place, order, axis=1).astype(np.int32)
+
+    def query_others(self, rows: Int[np.ndarray, " m"], x: AnyArray, num: int) -> Int[np.ndarray, "m others"]:
+        """The nearest rows of each of these rows, whose inputs are x, itself not among them."""
+        found = self.query(x, min(num + 1, self.layout.n))
+        is_other = found != rows[:, None]
+        # Where it is not among them, because many are equal, the farthest goes.
+        is_other[is_other.all(axis=1), -1] = False
+        return found[is_other].reshape(len(rows), -1)
+
+    def read(self, near: Int[np.ndarray, "m num"], columns: AnyArray | None = None) -> np.ndarray:
+        """These rows of x, or of columns that are placed like x: (m, num, d)."""
+        array = self.x if columns is None else columns
+        return self.layout.read_rows(array, near.ravel()).reshape(*near.shape, array.shape[1])
+
+    def _search_tree(self, points: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._tree.query(self._coordinates(points), np.arange(1, num + 1), workers=-1)
 
     @in_wide
-    def _look_at_all(self, points: AnyArray, num: int) -> Int[np.ndarray, "m num"]:
-        dtype = np.result_type(self.x.dtype, points.dtype)  # bytes stay bytes
-        size, x = max(1, policy.SEARCH_ENTRIES // self.x.shape[0]), jnp.asarray(self.x)
-        found = [np.empty((0, num), np.int32)]
+    def _look_at_all(self, points: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
+        dtype = np.result_type(self._own.dtype, points.dtype)  # bytes stay bytes
+        size = max(1, min(policy.SEARCH_ENTRIES // max(len(self._own), 1), 1 << max(len(points) - 1, 0).bit_length()))
+        x = jnp.asarray(self._own)
+        found = [(np.empty((0, num)), np.empty((0, num), np.int32))]
         for start in range(0, len(points), size):
-            block = np.asarray(points[start : start + size]).astype(dtype)
+            block = points[start : start + size].astype(dtype)
             padded = np.resize(block, (size, block.shape[1])) if len(block) < size else block
-            found.append(np.asarray(_most_correlated(self.kernel, padded, x, num))[: len(block)])
-        return np.concatenate(found)
+            correlation, places = map(np.asarray, _most_correlated(self.kernel, padded, x, num))
+            found.append((-correlation[: len(block)], places[: len(block)]))
+        distances, rows = zip(*found, strict=True)
+        return np.concatenate(distances), np.concatenate(rows)
+
+
+def nearest_inside_jit(kernel: Kernel, points: Points, x: Points, num: int) -> Int[Array, "m num"]:
+    """The same rows inside `jax.jit`, by looking at all of them; the choice has no derivative."""
+    if not kernel.falls_with_distance:
+        return _most_correlated(kernel, points, x, num)[1]
+    coordinates, others = (jax.lax.stop_gradient(kernel.coordinates(rows)) for rows in (points, x))
+    return jax.lax.map(lambda point: jax.lax.top_k(-jnp.sum((others - point) ** 2, axis=1), num)[1], coordinates)
 
 
 @eqx.filter_jit
-def _most_correlated(kernel: Kernel, points: Points, x: Points, num: int) -> Int[Array, "m num"]:
-    """The rows x with the largest |k(point, x)| / sqrt(k(x, x))."""
+def _most_correlated(
+    kernel: Kernel, points: Points, x: Points, num: int
+) -> tuple[Float[Array, "m num"], Int[Array, "m num"]]:
+    """The rows x with the largest |k(point, x)| / sqrt(k(x, x)), and these."""
     size = jnp.abs(kernel(points, x))
-    return jax.lax.top_k(jax.lax.stop_gradient(size / jnp.sqrt(jnp.maximum(kernel.diagonal(x), 1e-30))), num)[1]
+    best, place = jax.lax.top_k(jax.lax.stop_gradient(size / jnp.sqrt(jnp.maximum(kernel.diagonal(x), 1e-30))), num)
+    return best, place
 
 
 @in_wide
 def neighbour_weights(
-    kernel: Kernel, noise: Any, points: AnyArray, x: AnyArray, near: Int[np.ndarray, "m num"]
+    search: NearestRows, noise: Any, points: AnyArray, near: Int[np.ndarray, "m num"]
 ) -> tuple[Float[np.ndarray, "m num"], Float[np.ndarray, " m"]]:
     """u = A_NN^-1 k(N, point) and k(point, point) - k(point, N) u for each point and its rows N, in float64.
 
     A prediction by these rows alone is u @ y_N, and the second is its variance. m num^3 / 3 operations, in batches.
     """
-    (m, num), points, x = near.shape, np.asarray(points), np.asarray(x)
+    (m, num), points = near.shape, np.asarray(points)
     weights, variance = np.empty((m, num)), np.empty(m)
     size = max(1, min(policy.NEAR_ENTRIES // num**2, 1 << max(m - 1, 0).bit_length()))
     noise = jnp.asarray(noise, jnp.float64)
@@ -84,7 +127,7 @@ def neighbour_weights(
             count = len(near[some])
             batch = np.resize(near[some], (size, num))  # of one shape, so that it is compiled once
             block = np.resize(points[some], (size, points.shape[1])).astype(np.float64)
-            found = _neighbour_weights(kernel, noise, block, x[batch].astype(np.float64))
+            found = _neighbour_weights(search.kernel, noise, block, search.read(batch).astype(np.float64))
             weights[some], variance[some] = (np.asarray(array)[:count] for array in found)
     return weights, variance
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dualgp._checks import check_count
 from dualgp._threads import num_cores
 from dualgp._types import AnyArray
 
@@ -24,8 +25,8 @@ SOLVE_EXACTLY_UP_TO = 4096  # a Cholesky factorisation in float64: 23 thousand m
 DOUBLE_UP_TO = 10_000  # float64 inputs are solved in float64: K in memory would take 800 MB
 # Below, block descent takes seconds; the probe for conjugate gradients takes two (benchmarks/solvers.py).
 PROBE_FROM = 20_000
-# Below, a pass takes less than 9.3 s (benchmarks/scaling.py), and no budget is too short for all rows.
-SUBSET_FROM = 100_000
+# Far weights for all rows: a pass takes at most 9.3 s (benchmarks/scaling.py). Beyond, a subset may have to do.
+FAR_ALL_UP_TO = 100_000
 
 # Memory, as shares of what this process may use, and in bytes.
 KEPT_SHARE = 0.25  # for keeping K between products, where that saves time
@@ -41,6 +42,20 @@ ROW_BLOCK = 512  # rows of a product with all of K
 POINT_BLOCK = 1024  # points at which functions are evaluated together
 NEAR_ENTRIES = 1 << 21  # of all A_NN that are factorised together: 16 MB in float64
 SEARCH_ENTRIES = 1 << 24  # kernel entries at once where nearest rows are found by looking at all: 64 MB in float32
+
+# The near field: numbers of neighbours that rows kept aside choose from, and the one where there is no such choice. It
+# hardly matters where all rows have far weights (benchmarks/near_far.py).
+NEIGHBOURS, NEIGHBOURS_OF_MANY = (32, 128), (32, 64, 128, 256)
+DEFAULT_NEIGHBOURS = 128
+ROWS_ASIDE, ROWS_ASIDE_OF_MANY = 1024, 4096  # to see how well they are predicted
+FAR_ENTRIES = 4e10  # kernel entries for the far field of a larger table, unless there is a limit: about a minute
+FAR_TRIAL = 4096  # rows that a far field is tried with before that is spent: they are solved exactly
+# An update leaves the far field as it is, and new rows to the near field, up to this share of rows without weights.
+UNSOLVED_SHARE = 0.1
+# What half a pass must bring on rows kept aside for another one to be worth it: nats of log density, and the factor of
+# the RMSE. A pass over all rows follows in any case.
+LEAST_GAIN, LEAST_RATIO = 4e-3, 0.995
+DEFAULT_TOL = 1e-2  # the relative residual: pol's error is the exact GP's from 2e-2 on (experiments/uci_table.py)
 
 # Rounding in float32. The error of K, relative to the noise, from which squared distances are summed by differences
 # ("care"): 0.9 on bike, where 8.4 passes become 5.9; 0.4 on protein, where nothing changes (benchmarks/precision.py).
@@ -78,6 +93,18 @@ def needs_care(n: int, mean_squared_norm: float, variance: float, noise: float) 
     """
     error = float(np.finfo(np.float32).eps) * mean_squared_norm * math.sqrt(n) * variance
     return error > LARGE_ERROR * noise
+
+
+def check_functions(num_samples: Any, rows: int, name: str, num_features: int = 4096) -> int:
+    """How many functions: at most what memory holds, with weights of features and four columns of rows for each."""
+    check_count(num_samples, name)
+    size, most = 8.0 * num_samples * (num_features + 4 * rows), machine_memory()
+    if size > most:
+        raise ValueError(
+            f"{name}={num_samples:.6g} functions with {num_features:.6g} features would take {size / 1e9:,.0f} GB, and "
+            f"this process may use {most / 1e9:,.0f}. Ask for fewer: 64 functions know a standard deviation to 9 %."
+        )
+    return int(num_samples)
 
 
 def keeps_kernel_matrix(size: int, memory: int | None, *, few_passes: bool, is_cheap: bool, share: float = 1.0) -> bool:

@@ -53,10 +53,10 @@ def sum_over_tiles(term: Callable[[Points, Columns], Any], x: Points, v: Columns
 
 
 def in_row_blocks(
-    function: Callable[[Indices], Float[Array, "batch s"]], n: int, s: int, dtype: Any
+    function: Callable[[Indices], Float[Array, "batch s"]], n: int, s: int, dtype: Any, size: int = policy.ROW_BLOCK
 ) -> Float[Array, "n s"]:
-    """The (n, s) array whose rows are function(rows), filled in place one block of rows after the other."""
-    size = min(policy.ROW_BLOCK, n)
+    """The (n, s) array whose rows are function(rows), filled in place one block of `size` rows after the other."""
+    size = min(size, n)
 
     def fill(i: Array, whole: Array) -> Array:
         start = jnp.minimum(i * size, n - size)  # the last block overlaps the one before

@@ -3,11 +3,15 @@
     f(x)  =  mean  +  phi(x) @ w  +  k(x, X) @ (K + noise I)^-1 (y - mean - phi(X) @ w - epsilon)
              -------- prior path      ------------------------------------------------ far field
 
+The inverse is found by iterations and may be far from converged. The near field corrects for that around x.
+
 prior.py      draws from the prior as functions
-predictor.py  mean and deviations at a block of points: prior and far field put together, in this one place
+near.py       the near field: one more block step around the query, with its nearest rows
+predictor.py  mean and deviations at a block of points: prior, far field and near field put together, in this one place
 paths.py      posterior functions, to be called and differentiated
 posterior.py  what one asks of a posterior
 exact.py      standard deviations from a Cholesky factor; sampled.py: from samples
+terms.py      one term of a sum of kernels
 sentences.py  what was done, in plain words
 
 Nothing here solves anything: weights come in as arrays from whatever solver.
@@ -15,7 +19,7 @@ Nothing here solves anything: weights come in as arrays from whatever solver.
 
 from dualgp.posterior.exact import ExactPosterior
 from dualgp.posterior.paths import SamplePaths
-from dualgp.posterior.posterior import LeftOut, Posterior
+from dualgp.posterior.posterior import AllRows, Posterior
 from dualgp.posterior.sampled import SampledPosterior
 
-__all__ = ["ExactPosterior", "LeftOut", "Posterior", "SamplePaths", "SampledPosterior"]
+__all__ = ["AllRows", "ExactPosterior", "Posterior", "SamplePaths", "SampledPosterior"]

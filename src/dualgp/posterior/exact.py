@@ -7,10 +7,12 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
-from dualgp._arrays import in_wide, is_traced
-from dualgp._types import AnyArray
+from dualgp._arrays import compiled, in_wide, is_traced
+from dualgp._checks import check_values
+from dualgp._types import AnyArray, Points
+from dualgp.kernels import Kernel
 from dualgp.operators import policy
 from dualgp.posterior.posterior import Posterior, refuse_traced_covariance, with_noise
 from dualgp.posterior.sampled import moments
@@ -26,7 +28,7 @@ class ExactPosterior(Posterior):
 
     @property
     def is_exact(self) -> bool:
-        return self.left_out is None
+        return True
 
     def predict(self, x: Any, *, noise: bool = False) -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
         if is_traced(x):
@@ -40,7 +42,8 @@ class ExactPosterior(Posterior):
         refuse_traced_covariance(x)
         points = self._points(x)
         half = self._half(points)
-        covariance = np.asarray(self.model.kernel(points, points)) - half.T @ half
+        covariance = _matrix(self.model.kernel, points) - half.T @ half
+        check_values(covariance, x)
         covariance[np.diag_indices_from(covariance)] += float(self.model.noise) if noise else 0.0
         return covariance
 
@@ -50,7 +53,7 @@ class ExactPosterior(Posterior):
         targets, weights = (np.asarray(array)[:, 0].astype(np.float64) for array in (self.targets, self.weights))
         root, _ = lapack.dtrtri(np.asarray(self.solution.factor), lower=1)
         inverse_q = 1.0 / np.einsum("ij,ij->j", np.tril(root), np.tril(root))
-        return self._with_left_out(float(self.model.mean) + targets - weights * inverse_q, np.sqrt(inverse_q))
+        return float(self.model.mean) + targets - weights * inverse_q, np.sqrt(inverse_q)
 
     @in_wide
     def _variance(self, x: Any) -> Float[np.ndarray, " m"]:
@@ -60,11 +63,12 @@ class ExactPosterior(Posterior):
         for start in range(0, points.shape[0], size):
             half = self._half(points[start : start + size])
             variance[start : start + size] -= np.einsum("ij,ij->j", half, half)
+        check_values(variance, x)
         return np.maximum(variance, 0.0)
 
     def _explained(self, x: Any) -> Float[np.ndarray, " m"]:
         variance = np.asarray(self.model.kernel.diagonal(self._points(x)), np.float64)
-        return np.maximum(variance - self._variance(x), 0.0) if self.is_exact else variance
+        return np.maximum(variance - self._variance(x), 0.0)
 
     def _points(self, x: Any) -> Float[np.ndarray, "m d"]:
         return np.asarray(self.model.kernel.points(x, "x", self.d), np.float64)
@@ -73,5 +77,23 @@ class ExactPosterior(Posterior):
         """L^-1 k(X, x)."""
         from scipy.linalg import solve_triangular
 
-        cross = np.asarray(self.model.kernel(jnp.asarray(self.x, jnp.float64), points))
+        cross = _matrix(self.model.kernel, points, self.x)
         return solve_triangular(self.solution.factor, cross, lower=True, check_finite=False)
+
+
+def _matrix(kernel: Kernel, points: Float[np.ndarray, "m d"], x: Points | None = None) -> Float[np.ndarray, "n m"]:
+    """k(x, points), or k(points, points), in float64, compiled for few numbers of points.
+
+    Outside of a compiled function some kernels are compiled anew at every call, and no program is ever forgotten.
+    """
+    m = len(points)
+    size = max(16, 1 << max(m - 1, 0).bit_length()) if m <= policy.POINT_BLOCK else m + -m % policy.POINT_BLOCK
+    padded = np.resize(points, (size, points.shape[1])) if m else np.zeros((size, points.shape[1]))
+    if x is None:
+        return np.asarray(_call(kernel, padded, padded))[:m, :m]
+    return np.asarray(_call(kernel, jnp.asarray(x, jnp.float64), padded))[:, :m]
+
+
+@compiled
+def _call(kernel: Kernel, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
+    return kernel(x1, x2)

@@ -1,12 +1,13 @@
 """Posterior functions: they can be evaluated anywhere, as often as one likes, and differentiated.
 
-f(x)  =  mean  +  phi(x) @ w  +  k(x, X) @ weights
-         -------- prior path     --------- update path
+f(x)  =  mean  +  phi(x) @ w  +  k(x, X) @ weights  +  u @ r_N
+         -------- prior path     ----------------- update path: far field and, where that has not converged, near field
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -15,10 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import full_precision, wide
+from dualgp._arrays import as_parameter, full_precision, wide
+from dualgp._checks import check_values
 from dualgp._types import AnyArray, Columns, Points
 from dualgp.operators.cross import CrossProduct, evaluate_blocks
 from dualgp.operators.tiles import sum_over_tiles
+from dualgp.posterior.near import NearField
 from dualgp.posterior.prior import PriorPaths
 
 
@@ -32,11 +35,20 @@ class SamplePaths(eqx.Module):
     mean: AnyArray
     prior: PriorPaths
     update: CrossProduct
+    near: NearField | None = None
 
     def __call__(self, x: Any) -> Float[AnyArray, "s m"]:
         blocks = evaluate_blocks((self.prior, self.update), x, self.update.x, self.update.kernel)
-        values = [self.mean.astype(update.dtype) + prior + update for prior, update in blocks]
-        return (values[0] if len(values) == 1 else np.concatenate(values)).T
+        values = [
+            self.mean.astype(update.dtype) + prior + update + self._correction(points, update.dtype)
+            for points, (prior, update) in blocks
+        ]
+        joined = values[0] if len(values) == 1 else np.concatenate(values)
+        check_values(joined, x)
+        return joined.T
+
+    def _correction(self, points: AnyArray, dtype: Any) -> Any:
+        return np.zeros((), dtype) if self.near is None else self.near(points).correction.astype(dtype)
 
     @full_precision
     def each(self, x: Float[AnyArray, "s q d"]) -> tuple[Float[Array, "s q"], Float[Array, "s q d"]]:
@@ -60,15 +72,28 @@ class SamplePaths(eqx.Module):
             return values, pullback(jnp.ones_like(values))[0]
 
         data, weights = jnp.asarray(self.update.x, x.dtype), jnp.asarray(self.update.weights, x.dtype)
-        terms = sum_over_tiles(lambda *tile: with_gradient(update, *tile), data, weights, s * q)
-        values, gradients = jax.tree.map(jnp.add, with_gradient(prior), terms)
+        terms = [with_gradient(prior)]
+        if len(data):
+            terms.append(sum_over_tiles(lambda *tile: with_gradient(update, *tile), data, weights, s * q))
+        if self.near is not None:
+            terms.append(with_gradient(self.near.correct_each))
+        values, gradients = jax.tree.map(lambda *parts: sum(parts), *terms)
         return self.mean.astype(x.dtype) + values, gradients
 
     def __neg__(self) -> SamplePaths:
         """The functions turned upside down: `maximise(-f, ...)` looks for minima."""
-        where = lambda paths: (paths.mean, paths.prior.weights, paths.update.weights)  # noqa: E731
+        return replace(self._combine(lambda columns: -columns), mean=as_parameter(-self.mean))
+
+    def average(self) -> SamplePaths:
+        """One function, the average of all."""
+        return self._combine(lambda columns: columns.mean(axis=1, keepdims=True))
+
+    def _combine(self, linear: Callable[[Columns], Columns]) -> SamplePaths:
+        """Functions whose columns are linear combinations of those here."""
+        where = lambda paths: (paths.prior.weights, paths.update.weights)  # noqa: E731
         with wide():
-            return eqx.tree_at(where, self, tuple(-leaf for leaf in where(self)))
+            near = None if self.near is None else self.near.map_columns(linear)
+            return replace(eqx.tree_at(where, self, tuple(linear(columns) for columns in where(self))), near=near)
 
     def __repr__(self) -> str:
         return f"SamplePaths({len(self)} functions of {self.update.x.shape[1]} inputs)"
@@ -81,9 +106,7 @@ class SamplePaths(eqx.Module):
             if not -len(self) <= index < len(self):
                 raise IndexError(f"There are {len(self)} functions, got index {index}.")
             index = slice(index % len(self), index % len(self) + 1)
-        where = lambda paths: (paths.prior.weights, paths.update.weights)  # noqa: E731
-        with wide():
-            return eqx.tree_at(where, self, tuple(w[:, index] for w in where(self)))
+        return self._combine(lambda columns: columns[:, index])
 
     # Equal means identical, so that `jax.jit(f)` works: arrays have no hash.
     def __eq__(self, other: object) -> bool:

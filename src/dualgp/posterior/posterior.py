@@ -7,46 +7,55 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from dualgp._arrays import in_wide, is_traced, wide
-from dualgp._checks import check_targets, refuse_traced
+from dualgp._arrays import in_wide, is_traced, on_device, wide
+from dualgp._checks import check_targets, check_values, refuse_traced
 from dualgp._types import AnyArray, Columns, Points, RandomKey
+from dualgp.operators import policy
 from dualgp.operators.cross import CrossProduct
 from dualgp.operators.layout import Layout, Local
+from dualgp.operators.nearest import NearestRows
 from dualgp.operators.noise import Noise
 from dualgp.operators.tiles import precision
+from dualgp.posterior.near import NearField
 from dualgp.posterior.paths import SamplePaths
 from dualgp.posterior.predictor import Predictor
-from dualgp.posterior.prior import PriorPaths
+from dualgp.posterior.prior import PriorPaths, draw_targets
 from dualgp.posterior.sentences import report_size, report_solution
 
 if TYPE_CHECKING:
     from dualgp.gp import GaussianProcess
+    from dualgp.kernels import Kernel
+    from dualgp.posterior.terms import TermPosterior
     from dualgp.solvers.base import Solution
 
 
-class LeftOut(NamedTuple):
-    """Rows that a short budget left no time for: inputs, targets less the mean, and their places in the data."""
+class AllRows(eqx.Module):
+    """All rows of the data, where only some of them, those at `places`, have far weights."""
 
-    x: AnyArray
-    y: Float[AnyArray, " rows"]
+    x: Points
     places: Int[AnyArray, " rows"]
+    layout: Layout = eqx.field(static=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior(ABC):
     """A Gaussian process conditioned on data. Made by `GaussianProcess.condition`.
 
-    `far` is k(x, X) @ weights, as the operator made it; `weights` and `targets` have 1 + s columns: the mean's, then
-    those of s zero-mean sample deviations phi(X) @ w + epsilon. A deviation is `prior(x) - k(x, X) @ weights`, and a
-    sample is the mean plus a deviation. `dtype`: in which the inputs were solved for (an exact posterior predicts in
-    float64 whatever that was). `left_out`: rows that were not solved for, if any.
+    `far` is k(x, G) @ weights, as the operator made it, for the rows G that have weights: all, unless `all_rows` says
+    otherwise. `targets` (n, 1 + s) are those of the mean, then those of s zero-mean sample deviations phi(X) @ w +
+    epsilon. `residuals` are targets - A @ weights; None where they are not known, or where no row has a weight.
+    `neighbours`: of the near field, which corrects the far field by the residuals of the nearest of all rows; 0 for
+    none. `dtype`: in which the inputs were solved for (an exact posterior predicts in float64 whatever that was).
+    `draw_key`: randomness of the samples' epsilon. Where no row has a weight, `targets` has the mean's column alone,
+    and functions are drawn at the data when they are first asked for.
     """
 
     model: GaussianProcess
@@ -55,7 +64,10 @@ class Posterior(ABC):
     prior: PriorPaths | None
     solution: Solution
     dtype: str
-    left_out: LeftOut | None = None
+    residuals: Columns | None = None
+    neighbours: int = 0
+    all_rows: AllRows | None = None
+    draw_key: AnyArray | None = None
 
     @abstractmethod
     def predict(self, x: Any, *, noise: bool = False) -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
@@ -92,23 +104,28 @@ class Posterior(ABC):
 
     @property
     def x(self) -> Points:
-        """The rows that have weights."""
-        return self.far.x
+        """All rows of the data."""
+        return self.far.x if self.all_rows is None else self.all_rows.x
 
     @property
     def weights(self) -> Columns:
-        """(K + noise I)^-1 @ targets, as far as it was solved."""
+        """(K + noise I)^-1 @ targets, as far as it was solved, of the rows that have weights."""
         return self.far.weights
 
     @property
     def layout(self) -> Layout:
-        """Where the rows of `x`, `targets` and `weights` live."""
-        return self.far.layout
+        """Where the rows of `x`, `targets` and `residuals` live."""
+        return self.far.layout if self.all_rows is None else self.all_rows.layout
 
     @property
     def n(self) -> int:
         """The number of data."""
-        return self.layout.n + (0 if self.left_out is None else len(self.left_out.y))
+        return self.layout.n
+
+    @property
+    def num_far(self) -> int:
+        """How many rows have far weights."""
+        return self.far.layout.n
 
     @property
     def num_samples(self) -> int:
@@ -123,32 +140,71 @@ class Posterior(ABC):
     @cached_property
     def predictor(self) -> Predictor:
         """What forms mean and deviations."""
-        return Predictor(self.model.mean, self.prior, self.far)
+        return Predictor(self.model.mean, self.prior, self.far, self._near_field(self._drawn_targets))
+
+    @cached_property
+    def mean_predictor(self) -> Predictor:
+        """What forms the mean, and the variance given the neighbours alone: nothing is drawn for it."""
+        with wide(), jax.ensure_compile_time_eval():
+            far = eqx.tree_at(lambda far: far.weights, self.far, self.far.weights[:, :1])
+            near = self._near_field(self.targets)
+            return Predictor(self.model.mean, None, far, near and near.map_columns(lambda columns: columns[:, :1]))
+
+    def _near_field(self, targets: Columns) -> NearField | None:
+        if not self.neighbours:
+            return None
+        return NearField(self.model.noise, self.x, self.residuals, targets, self.neighbours, self.search)
+
+    @cached_property
+    def search(self) -> NearestRows:
+        """The search for nearest rows; its tree is built when it is first asked."""
+        return NearestRows(self.model.kernel, self.x, self.layout)
+
+    @cached_property
+    def _drawn_targets(self) -> Columns:
+        """Targets with all columns."""
+        if self.prior is None or self.draw_key is None or self.targets.shape[1] > 1:
+            return self.targets
+        layout, noise = self.layout, Noise(self.model.noise)
+        own, first = (layout.read_own(array) for array in (self.x, self.targets))
+        drawn = draw_targets(self.prior, self.model.kernel, noise, self.draw_key, own, layout.n, layout.own)
+        with wide():
+            return layout.place_own(np.concatenate([first, drawn.astype(first.dtype)], axis=1))
 
     @cached_property
     def samples(self) -> SamplePaths:
-        """The posterior functions, to be called and differentiated."""
+        """The posterior functions, to be called and differentiated.
+
+        Where the far field alone has converged, to a residual of 1e-2, they are prior and far field, so that they are
+        fast; elsewhere the near field corrects them.
+        """
+        is_corrected = float(self.solution.residual.max()) > policy.DEFAULT_TOL
         with wide(), jax.ensure_compile_time_eval():  # they are kept, also if they are first used inside `jax.jit`
-            paths = self.predictor.functions()
+            paths = self.predictor.functions(is_corrected)
         # A float64 array of JAX's is not safe where 64-bit types are off; one of NumPy's may be passed to `jax.jit`.
         return _as_numpy(paths, np.float64) if isinstance(self.layout, Local) else paths
 
     def mean(self, x: Any) -> Float[AnyArray, " m"]:
         """The posterior mean at (m, d) points."""
-        return self._mean_predictor.mean(x)
-
-    @cached_property
-    def _mean_predictor(self) -> Predictor:
-        with wide(), jax.ensure_compile_time_eval():
-            return self.predictor.mean_alone()
+        return self.mean_predictor.mean(x)
 
     def std(self, x: Any, *, noise: bool = False) -> Float[AnyArray, " m"]:
         """The posterior standard deviation of the function, or with `noise=True` of a new observation.
 
-        Exact where the solver was Cholesky, outside `jax.jit` and its kin. Otherwise the root mean square of the sample
-        deviations: its own standard error is 1 / sqrt(2 s) of it, 9 % for 64 samples.
+        Exact where the solver was Cholesky, outside `jax.jit` and its kin. Otherwise from the sample deviations and,
+        with a near field, from the variance given the neighbours alone, which is known and never too small. Without
+        samples it is that one: an upper bound.
         """
         return self.predict(x, noise=noise)[1]
+
+    def term(self, term: Kernel | int) -> TermPosterior:
+        """Mean, standard deviation and functions of one term of a sum of kernels, or of the term with this number.
+
+        The means of all terms add up to `mean` less the model's constant.
+        """
+        from dualgp.posterior.terms import posterior_of_term
+
+        return posterior_of_term(self, term)
 
     def log_prob(self, x: Any, y: Any) -> Float[AnyArray, " m"]:
         """log N(y; mean(x), std(x)^2 + noise) for each point."""
@@ -166,8 +222,8 @@ class Posterior(ABC):
     def refine(self, *, key: RandomKey, **settings: Any) -> Posterior:
         """The same posterior solved further from where it ended, e.g. `refine(solver=BlockDescent(tol=1e-3), key=key)`.
 
-        Rows that were left out for lack of time take part. Settings as for `update`; without a solver, the one that
-        made this posterior has another go.
+        Where only some rows have far weights, more of them get weights: all, or as many as a limit allows. Settings as
+        for `update`; without a solver, the one that made this posterior has another go, to a residual of 1e-2.
         """
         return self.model.refine(self, key=key, **settings)
 
@@ -179,50 +235,61 @@ class Posterior(ABC):
             return self
         collect = lambda leaf: layout.collect(leaf) if layout.holds(leaf) else leaf  # noqa: E731
         solver, weights = jax.tree.map(collect, (self.solution.solver, self.solution.weights))
-        solution = dataclasses.replace(self.solution, solver=solver, weights=weights, state=None)
-        targets = jnp.asarray(layout.collect(self.targets))
-        return dataclasses.replace(self, solution=solution, far=self.far.gathered(), targets=targets)
+        solution = dataclasses.replace(self.solution, solver=solver, weights=weights, residuals=None, state=None)
+        rows = None
+        if self.all_rows is not None:
+            rows = AllRows(jnp.asarray(layout.collect(self.x)), self.all_rows.places, Local(layout.n))
+        targets, residuals = (
+            None if array is None else jnp.asarray(layout.collect(array)) for array in (self.targets, self.residuals)
+        )
+        changes: dict[str, Any] = {"targets": targets, "residuals": residuals, "all_rows": rows}
+        return dataclasses.replace(self, solution=solution, far=self.far.gathered(), **changes)
 
     @in_wide
     def error_bound(self, x: Any = None) -> float | Float[np.ndarray, " m"]:
         """A bound on `|mean - exact posterior mean|` that holds at every x, or a sharper one at the given points.
 
-        With residual r of the mean's weights: sqrt(sup k) ||r|| / (2 sqrt(noise)) everywhere, and at x the smaller of
-        sqrt(k(x, x)) ||r|| / (2 sqrt(noise)) and sqrt(k(x, x) - var(x)) ||r|| / sqrt(noise) (var where it is known
-        exactly). It is infinite everywhere for a kernel whose variance has no bound: ask at points.
+        With residual r of the mean's weights and the far field alone: sqrt(sup k) ||r|| / (2 sqrt(noise)) everywhere,
+        and at x the smaller of sqrt(k(x, x)) ||r|| / (2 sqrt(noise)) and sqrt(k(x, x) - var(x)) ||r|| / sqrt(noise)
+        (var where it is known exactly). With a near field: sqrt(var_N(x)) ||r|| / sqrt(noise), where var_N(x) is the
+        variance given the neighbours alone, at most k(x, x). It is infinite everywhere for a kernel whose variance has
+        no bound: ask at points.
 
         Loose, and as sure as ||r|| is: `solution.residual_upper`, an upper limit of 95 % confidence, or certain but for
         rounding where all rows were checked. It contains the rounding of the mean itself, at the precision it has.
         """
         norm = float(np.linalg.norm(np.asarray(self._host_targets, np.float64)))
         root = float(self.solution.residual_upper[0]) * norm / math.sqrt(Noise(self.model.noise).smallest)
-        weights = self.layout.read_rows(self.weights)[:, 0].astype(np.float64)
+        weights = self.far.layout.read_rows(self.weights)[:, 0].astype(np.float64)
         rounding = float(np.finfo(precision(self.x)).eps) * float(np.linalg.norm(weights))
         if x is None:
             largest = self.model.kernel.largest_variance()
-            return math.sqrt(largest) * root / 2 + largest * rounding
-        points = jnp.asarray(self.model.kernel.points(x, "x", self.d), precision(self.x))
+            return math.sqrt(largest) * root / (1 if self.neighbours else 2) + largest * rounding
+        points = on_device(self.model.kernel.points(x, "x", self.d), precision(self.x))
         variance = np.asarray(self.model.kernel.diagonal(points), np.float64)
+        if self.neighbours:
+            return np.sqrt(self.mean_predictor.moments(points)[1].astype(np.float64)) * root + variance * rounding
         factor = np.minimum(np.sqrt(self._explained(x)), np.sqrt(variance) / 2)
-        return factor * root + variance * rounding
+        bound = factor * root + variance * rounding
+        check_values(bound, x)
+        return bound
 
     @property
     def _host_targets(self) -> np.ndarray:
         """The mean's targets of all rows."""
-        targets = self.layout.collect(self.targets)[:, 0]
-        return targets if self.left_out is None else np.concatenate([targets, self.left_out.y])
+        return self.layout.collect(self.targets)[:, 0]
 
     def __getstate__(self) -> dict[str, Any]:
         """NumPy arrays, because a float64 jax.Array would be read back as float32 where 64-bit types are off."""
         gathered = self.gathered()
         fields = {field.name: getattr(gathered, field.name) for field in dataclasses.fields(self)}
         solver = _as_numpy(gathered.solution.solver)
-        fields["solution"] = dataclasses.replace(gathered.solution, state=None, solver=solver)
+        fields["solution"] = dataclasses.replace(gathered.solution, state=None, residuals=None, solver=solver)
         return _as_numpy(fields)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         with wide():
-            arrays = {name: jax.tree.map(jnp.asarray, state[name]) for name in ("far", "targets")}
+            arrays = {name: jax.tree.map(jnp.asarray, state[name]) for name in ("far", "targets", "residuals")}
         self.__dict__.update(state | arrays)
 
     def __repr__(self) -> str:
@@ -241,16 +308,6 @@ class Posterior(ABC):
     def report_solution(self, unit: float = 1.0) -> list[str]:
         """The sentences of the report about the solution; `unit` is what 1 means in the data's own units."""
         return report_solution(self, unit)
-
-    def _with_left_out(self, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Predictions of the rows with weights and, as new observations, of those left out: in the data's order."""
-        if self.left_out is None:
-            return mean, std
-        is_left_out = np.zeros(self.n, bool)
-        is_left_out[np.asarray(self.left_out.places)] = True
-        whole = np.empty((2, self.n))
-        whole[:, ~is_left_out], whole[:, is_left_out] = (mean, std), self.predict(self.left_out.x, noise=True)
-        return whole[0], whole[1]
 
 
 def with_noise(posterior: Posterior, mean: AnyArray, variance: AnyArray, noise: bool) -> tuple[AnyArray, AnyArray]:

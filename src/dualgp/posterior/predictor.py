@@ -1,68 +1,98 @@
-"""Mean and deviations at a block of points: the one place where prior and far field are put together."""
+"""Mean and deviations at a block of points: the one place where prior, far field and near field are put together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
 from dualgp._arrays import is_traced
+from dualgp._checks import check_values
 from dualgp._types import AnyArray
 from dualgp.operators.cross import CrossProduct, evaluate_blocks
+from dualgp.operators.variance import combine_variances
+from dualgp.posterior.near import NearField
 from dualgp.posterior.paths import SamplePaths
 from dualgp.posterior.prior import PriorPaths
 
-Block = tuple[Float[AnyArray, " m"], Float[AnyArray, "m s"]]
+
+class Block(NamedTuple):
+    """Mean, deviations and variance at some points."""
+
+    mean: Float[AnyArray, " m"]
+    deviations: Float[AnyArray, "m s"]
+    variance: Float[AnyArray, " m"]
 
 
 class Predictor(eqx.Module):
     """The posterior mean and the deviations of s sample functions from it:
 
-        mean(x)        =  constant  +  k(x, X) @ weights[:, 0]
-        deviations(x)  =  phi(x) @ w  -  k(x, X) @ weights[:, 1:]
+        mean(x)        =  constant  +  k(x, X) @ weights[:, 0]      +  u @ r_N[:, 0]
+        deviations(x)  =  phi(x) @ w  -  k(x, X) @ weights[:, 1:]   -  u @ r_N[:, 1:]
 
-    A sample function is the mean plus a deviation.
+    where the last term is the near field, if there is one. A sample function is the mean plus a deviation.
     """
 
     constant: AnyArray
     prior: PriorPaths | None
     far: CrossProduct
+    near: NearField | None = None
 
     def blocks(self, x: Any) -> Iterator[Block]:
-        """Mean and deviations at one block of points after the other; traced points are one block."""
+        """Mean, deviations and variance at one block of points after the other; traced points are one block.
+
+        The variance is the mean squared deviation. With a near field, that of its neighbours alone is known in closed
+        form, and serves as a control variate.
+        """
         functions = (self.far,) if self.prior is None else (self.far, self.prior)
-        for far, *prior in evaluate_blocks(functions, x, self.far.x, self.far.kernel):
+        first = 0
+        for points, (far, *prior) in evaluate_blocks(functions, x, self.far.x, self.far.kernel):
             mean = self.constant.astype(far.dtype) + far[:, 0]
-            yield mean, prior[0] - far[:, 1:] if prior else far[:, 1:]
+            deviations = prior[0] - far[:, 1:] if prior else far[:, 1:]
+            for values in (mean, deviations):
+                check_values(values, x, first)
+            first += len(mean)
+            if self.near is None:
+                yield Block(mean, deviations, (deviations**2).sum(axis=1) / max(deviations.shape[1], 1))
+                continue
+            near = self.near(points)
+            correction, alone = (array.astype(far.dtype) for array in (near.correction, near.alone))
+            variance = near.variance.astype(far.dtype)
+            if prior:
+                deviations = deviations - correction[:, 1:]
+                if self.near.residuals is not None:
+                    variance = combine_variances(deviations, prior[0] - alone[:, 1:], variance)
+            yield Block(mean + correction[:, 0], deviations, variance)
 
     def mean(self, x: Any) -> Float[AnyArray, " m"]:
         """The mean at (m, d) points."""
-        return _join([mean for mean, _ in self.blocks(x)])
+        return _join([block.mean for block in self.blocks(x)])
 
-    def deviations(self, x: Any) -> Float[AnyArray, "m s"]:
-        """The deviations at (m, d) points: m s numbers."""
-        return _join([deviations for _, deviations in self.blocks(x)])
+    def deviations(self, x: Any) -> tuple[Float[AnyArray, "m s"], Float[AnyArray, " m"]]:
+        """The deviations at (m, d) points, m s numbers, and their variance."""
+        blocks = [(block.deviations, block.variance) for block in self.blocks(x)]
+        deviations, variances = zip(*blocks, strict=True)
+        return _join(list(deviations)), _join(list(variances))
 
     def moments(self, x: Any) -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
-        """The mean and the mean squared deviation, block by block, so that nothing large exists."""
-        means, squares = zip(
-            *((mean, (deviations**2).mean(axis=1)) for mean, deviations in self.blocks(x)), strict=True
-        )
-        return _join(list(means)), _join(list(squares))
+        """The mean and the variance, block by block, so that nothing large exists."""
+        means, variances = zip(*((block.mean, block.variance) for block in self.blocks(x)), strict=True)
+        return _join(list(means)), _join(list(variances))
 
-    def mean_alone(self) -> Predictor:
-        """The predictor of the mean, which needs one column."""
-        return Predictor(self.constant, None, _with_weights(self.far, self.far.weights[:, :1]))
+    def functions(self, is_corrected: bool) -> SamplePaths:
+        """The sample functions: constant + phi(x) @ w + k(x, X) @ (weights[:, 0] - weights[:, 1:]).
 
-    def functions(self) -> SamplePaths:
-        """The sample functions: constant + phi(x) @ w + k(x, X) @ (weights[:, 0] - weights[:, 1:])."""
+        `is_corrected`: and the near field of these, u @ (r_N[:, 0] - r_N[:, 1:]).
+        """
         if self.prior is None:
-            raise ValueError("This posterior has no samples. Condition with num_samples=64, say, to have functions.")
-        weights = self.far.weights[:, :1] - self.far.weights[:, 1:]
-        return SamplePaths(self.constant, self.prior, _with_weights(self.far, weights))
+            raise ValueError("This posterior has no samples. Condition with num_samples=16, say, to have functions.")
+        weights, near = self.far.weights[:, :1] - self.far.weights[:, 1:], None
+        if is_corrected and self.near is not None:
+            near = self.near.map_columns(lambda columns: columns[:, :1] - columns[:, 1:])
+        return SamplePaths(self.constant, self.prior, _with_weights(self.far, weights), near)
 
 
 def _with_weights(far: CrossProduct, weights: AnyArray) -> CrossProduct:

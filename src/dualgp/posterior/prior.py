@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int
 
-from dualgp._arrays import full_precision
+from dualgp._arrays import full_precision, in_wide
 from dualgp._random import independent_normals, subkeys
 from dualgp._types import AnyArray, Points, RandomKey
 from dualgp.kernels import Features, Kernel
+from dualgp.operators.cross import evaluate
+from dualgp.operators.noise import Noise
 
 
 class PriorPaths(eqx.Module):
@@ -28,3 +32,19 @@ def prior_paths(kernel: Kernel, d: int, num_samples: int, key: RandomKey, num_fe
     feature_key, weight_key = subkeys(key, 2)
     features = kernel.features(feature_key, num_features, d)
     return PriorPaths(features, independent_normals(weight_key, features.num, num_samples))
+
+
+@in_wide
+def draw_targets(
+    prior: PriorPaths,
+    kernel: Kernel,
+    noise: Noise,
+    key_data: AnyArray,
+    x: Points,
+    n: int,
+    rows: slice | Int[np.ndarray, " rows"],
+) -> Float[np.ndarray, "rows s"]:
+    """phi(x) @ w + epsilon, at some of n rows. What is drawn for a row is the same whichever others are asked for."""
+    key = jax.random.wrap_key_data(jnp.asarray(key_data, jnp.uint32))
+    columns = noise.draw(key, n, prior.weights.shape[1], rows)
+    return columns + evaluate(prior, x, x, kernel)

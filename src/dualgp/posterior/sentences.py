@@ -15,23 +15,36 @@ if TYPE_CHECKING:
 
 def report_size(posterior: Posterior) -> str:
     """How much there is of everything."""
-    num = posterior.num_samples
+    num, near = posterior.num_samples, posterior.neighbours
     functions = f"{num} function samples" if num else "no function samples"
     if posterior.is_exact:
         functions += ", exact standard deviations"
-    elif num:
+    elif near and not num:
+        functions += "; standard deviations are upper bounds"
+    elif num and not near:
         functions += f"; standard deviations known to about {100 / math.sqrt(2 * num):.0f} %"
-    rows = f"all {posterior.n:,}" if posterior.left_out is None else f"{posterior.layout.n:,} of {posterior.n:,}"
     devices = "" if posterior.layout.mesh is None else f" on {posterior.layout.num_devices} devices"
-    size = f"{rows} points in {posterior.d} dimension(s), {precision(posterior.x)} arithmetic{devices}"
-    return f"Gaussian process on {size}; {functions}."
+    size = f"all {posterior.n:,} points in {posterior.d} dimension(s), {precision(posterior.x)} arithmetic{devices}"
+    return f"Gaussian process on {size}; {functions}.{_fields(posterior)}"
+
+
+def _fields(posterior: Posterior) -> str:
+    """Which rows a prediction looks at."""
+    near, far = posterior.neighbours, posterior.num_far
+    if not near:
+        return "" if far == posterior.n else f" {far:,} of them have weights."
+    rows = "none" if not far else "all rows" if far == posterior.n else f"{far:,} random rows"
+    return f" Far field: {rows}; near field: the {near} nearest of all rows."
 
 
 def report_solution(posterior: Posterior, unit: float = 1.0) -> list[str]:
     """How well the equations were solved; `unit` is what 1 means in the data's own units."""
     solution = posterior.solution
+    if not posterior.num_far:
+        return [solution.message, *_report_rows_aside(posterior, unit)]
     lines = [
         solution.message,
+        *_report_rows_aside(posterior, unit),
         f"The equations hold to {float(solution.residual_upper.max()):.2g} of the data's size (95 % upper limit, worst "
         f"column); {solution.passes:.3g} passes over the kernel matrix in {solution.seconds:.3g} s.",
     ]
@@ -44,3 +57,11 @@ def report_solution(posterior: Posterior, unit: float = 1.0) -> list[str]:
     else:
         lines.append("No useful certificate for the mean at this residual; a smaller tol gives one.")
     return lines
+
+
+def _report_rows_aside(posterior: Posterior, unit: float) -> list[str]:
+    """How well rows were predicted that had been kept aside."""
+    score = posterior.solution.validation
+    if score is None:
+        return []
+    return [f"{score.rows:,} random rows, predicted while they were kept aside: {score.in_units(unit)}."]

@@ -14,7 +14,7 @@ from dualgp._checks import check_key
 from dualgp._random import generator, subkey
 from dualgp._types import Columns, Indices, RandomKey
 from dualgp.operators import Operator
-from dualgp.operators.policy import PROBE_FROM, SOLVE_EXACTLY_UP_TO
+from dualgp.operators.policy import DEFAULT_TOL, PROBE_FROM, SOLVE_EXACTLY_UP_TO
 from dualgp.solvers.base import Run, Solution, Solver, check_tol
 from dualgp.solvers.block_descent import BlockDescent
 from dualgp.solvers.cg import CG
@@ -35,31 +35,40 @@ class Auto(Solver):
     """Cholesky up to 4,096 points, block descent up to 20,000. Beyond, a probe: conjugate gradients if few columns
     explain K so well that they are faster, else block descent.
 
-    `tol`: the relative residual to reach.
+    `tol`: the relative residual to reach. Without it, `condition` has block descent stop when another pass no
+    longer improves predictions of rows kept aside; `solve` stops at 1e-2.
     """
 
     _: KW_ONLY
-    tol: float = 1e-2
+    tol: float | None = None
 
     def __check_init__(self) -> None:
-        check_tol(self.tol)
+        if self.tol is not None:
+            check_tol(self.tol)
 
     @property
     def takes_few_passes(self) -> bool:
-        return BlockDescent(tol=self.tol).takes_few_passes
+        return BlockDescent(tol=self._tol).takes_few_passes
+
+    def stops_by_validation(self, n: int) -> bool:
+        return self.tol is None and n > SOLVE_EXACTLY_UP_TO
+
+    @property
+    def _tol(self) -> float:
+        return DEFAULT_TOL if self.tol is None else self.tol
 
     def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
-        solver: Solver = BlockDescent(tol=self.tol)
+        solver: Solver = BlockDescent(tol=self._tol)
         if operator.n <= SOLVE_EXACTLY_UP_TO:
             return Cholesky().run(operator, b, run)
         if operator.n <= PROBE_FROM or not is_probe_worthwhile(operator.n, operator.layout.agree(run.deadline.left)):
             return solver.run(operator, b, run)
-        probe = examine(operator, self.tol, subkey(check_key(run.key, type(self).__name__), "probe"))
+        probe = examine(operator, self._tol, subkey(check_key(run.key, type(self).__name__), "probe"))
         reason = f"{PROBE_RANK} columns of K leave about {probe.iterations:.0f} iterations to conjugate gradients"
         if probe.rounding > CG_BELOW_ROUNDING:
             reason = f"conjugate gradients would suffer from rounding in {operator.dtype}"
         elif probe.iterations <= CG_BELOW_ITERATIONS:
-            solver = CG(preconditioner=probe.preconditioner, tol=self.tol)
+            solver = CG(preconditioner=probe.preconditioner, tol=self._tol)
         passes_left = None if run.max_passes is None else run.max_passes - probe.passes
         solution = solver.run(operator, b, replace(run, max_passes=passes_left))
         return replace(

@@ -12,11 +12,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from dualgp._checks import check_number
 from dualgp._types import AnyArray, Columns, RandomKey
 from dualgp.operators import Operator
 from dualgp.solvers.stopping import Deadline, Rules
+from dualgp.solvers.validation import Score, Validation
 
 PerColumn = Float[Array, " s"]  # a number for each right-hand side
 
@@ -56,8 +58,9 @@ class Solution:
     - `residual_upper`: the residual is below this with a probability of 95 %, over the rows of all checks that were
       made, unless a few rows carry most of it (see `residual.py`). It includes the rounding error of the residual. Up
       to 2,048 rows all of them are checked, and it is the residual plus that error.
-    - `residuals`: b - A @ weights for every row and column, in the shape of `weights`, where the solver knows them: all
-      rows were checked, or conjugate gradients ended on a refreshed residual. None otherwise.
+    - `residuals`: b - A @ weights for every row and column, in the shape of `weights`, where the solver knows them: it
+      keeps them (block descent), all rows were checked, or conjugate gradients ended on a refreshed residual.
+    - `validation`: how well rows were predicted that had been kept aside; None if there were none.
     - `passes`: kernel entries used, in units of n^2. `seconds`: wall-clock time, compilation included.
     - `solver`: the solver with every automatic setting filled in. `trace`: the running estimates.
     - `factor`: the Cholesky factor of A, where the solver made one. `state`: what another step would need.
@@ -74,22 +77,33 @@ class Solution:
     solver: Solver
     trace: Trace = field(repr=False)
     residuals: AnyArray | None = field(default=None, repr=False)
+    validation: Score | None = None
     factor: np.ndarray | None = field(default=None, repr=False)
     state: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class Run:
-    """What belongs to one run rather than to a solver: randomness, where to start, how long, what to show."""
+    """What belongs to one run rather than to a solver: randomness, where to start, how long, what to show.
+
+    `start_residual`: b - A @ start, where it is known. `validation`: rows to keep aside, and to stop by.
+    """
 
     key: RandomKey | None
-    start: Columns | None = None
+    start: AnyArray | None = None
+    start_residual: Columns | None = None
+    validation: Validation | None = None
     resume: Solution | None = None
     deadline: Deadline = field(default_factory=Deadline)
     max_passes: float | None = None
     checkpoint: str | os.PathLike | None = None
     progress: bool = False
     began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.perf_counter() - self.began
 
 
 class Solver(eqx.Module):
@@ -98,6 +112,10 @@ class Solver(eqx.Module):
     @property
     def takes_few_passes(self) -> bool:
         """Whether it looks at every entry of K only some five to ten times."""
+        return False
+
+    def stops_by_validation(self, n: int) -> bool:
+        """Whether, with n rows, it would rather stop by predictions of rows kept aside than by a residual."""
         return False
 
     @abstractmethod
@@ -129,7 +147,7 @@ class Prepared(eqx.Module):
     settings: eqx.AbstractVar[IterativeSolver]
 
     rules: ClassVar[Rules] = Rules()
-    start_passes: ClassVar[float] = 0.0  # passes that `init` takes from a start other than zeros
+    start_passes: ClassVar[float] = 0.0  # passes that the residual of a start other than zeros takes
 
     @property
     def tol(self) -> float:
@@ -139,6 +157,10 @@ class Prepared(eqx.Module):
     @abstractmethod
     def init(self, operator: Operator, b: Columns, start: Columns) -> Any:
         """The state before the first step: what the next step needs."""
+
+    def init_at(self, operator: Operator, b: Columns, start: Columns, residual: Columns) -> Any:
+        """`init` where the residual b - A @ start is known: a solver that keeps it saves a pass."""
+        return self.init(operator, b, start)
 
     @abstractmethod
     def step(self, operator: Operator, b: Columns, state: Any, key: RandomKey) -> tuple[Any, PerColumn]:
@@ -153,8 +175,16 @@ class Prepared(eqx.Module):
         """What to return."""
 
     def residuals(self, state: Any) -> Columns | None:
-        """b - A @ weights where the state has it, computed from its definition."""
+        """b - A @ weights where the state has it."""
         return None
+
+    def keep_aside(self, rows: Bool[np.ndarray, " n"]) -> Prepared | None:
+        """The same solver with weights of these rows left as they are until `take_in`; None if it has no such way."""
+        return None
+
+    def take_in(self, state: Any) -> tuple[Prepared, Any]:
+        """The solver with no rows kept aside, and its state."""
+        return self, state
 
     @abstractmethod
     def passes_per_step(self, n: int) -> float:
@@ -175,5 +205,6 @@ class Prepared(eqx.Module):
 
 def check_tol(tol: float) -> None:
     """A tolerance is a share of the right-hand side's norm."""
+    check_number(tol, "tol")
     if not 0 <= tol < 1:
         raise ValueError(f"tol must be at least 0 and below 1, got {tol!r}: it is relative to the norm of b.")

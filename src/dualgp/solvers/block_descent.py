@@ -2,7 +2,9 @@
 
 A step takes a block of points, solves their equations with all other weights held fixed, and that is all:
 
-    x[I] -= A[I, I]^-1 (A[I] x - b[I])
+    d = A[I, I]^-1 r[I],   x[I] += d,   r -= A[:, I] d
+
+The residual r = b - A x of every row is known at all times: columns of A cost as much as rows.
 
 What matters is the block. Three quarters of I are neighbours of each other: weights of near points are the ones that
 must be found together. The rest is spread over all other points, for what varies slowly. The data are cut into
@@ -10,25 +12,30 @@ neighbourhoods anew for every epoch, each time elsewhere.
 
 A step minimises 1/2 x^T A x - b^T x over x[I], so the error in the norm of A never grows. The blocks depend on the
 inputs and the key alone, hence the variance of samples is never below the exact one, whenever the run is stopped.
+
+Rows that are kept aside are in no block until they are taken in: predicted by their neighbours and by the far field of
+all others, they tell when another pass is no longer worth it (validation.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from dualgp._arrays import on_device
 from dualgp._checks import check_count
 from dualgp._random import generator
-from dualgp._types import Columns, Indices, RandomKey
+from dualgp._types import AnyArray, Columns, Indices, RandomKey
 from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
 from dualgp.solvers.neighbourhoods import neighbourhoods
+from dualgp.solvers.residual import residual_of
 
 LARGEST_BLOCK = 6144  # n^(2/3) for 480,000 points; of 560,000 a pass with 6,800 takes 12 % longer than with 4,096
 FEW_PASSES_TO = 1e-3  # the relative residual: on pol 5 to 7 passes to 1e-2 and 8 to 10 to 1e-3
@@ -38,9 +45,10 @@ NARROW_ERROR = 0.05
 
 
 class BlockState(NamedTuple):
-    """What the next step needs: the iterate, the epoch's blocks and whose turn it is."""
+    """What the next step needs: the iterate, its residual, the epoch's blocks and whose turn it is."""
 
     x: Float[Array, "n s"]
+    residual: Float[Array, "n s"]
     blocks: Int[Array, "groups block"]
     turn: Int[Array, ""]
 
@@ -85,7 +93,8 @@ class BlockDescent(IterativeSolver):
         size = round(operator.n ** (2 / 3)) if isinstance(self.block_size, str) else self.block_size
         size = min(size, operator.n, LARGEST_BLOCK)
         dtype = _block_dtype(operator, size) if self.block_dtype == "auto" else self.block_dtype
-        return PreparedBlockDescent(replace(self, block_size=size, block_dtype=dtype), size), 0.0
+        settings = replace(self, block_size=size, block_dtype=dtype)
+        return PreparedBlockDescent(settings, size), 0.0
 
 
 class PreparedBlockDescent(Prepared):
@@ -93,32 +102,47 @@ class PreparedBlockDescent(Prepared):
 
     settings: BlockDescent
     block_size: int
+    aside: Bool[AnyArray, " n"] = eqx.field(default_factory=lambda: np.zeros(0, bool))
+
+    start_passes: ClassVar[float] = 1.0
 
     def init(self, operator: Operator, b: Columns, start: Columns) -> BlockState:
+        return self.init_at(operator, b, start, residual_of(operator, b, start))
+
+    def init_at(self, operator: Operator, b: Columns, start: Columns, residual: Columns) -> BlockState:
         shape = (self._num_groups(operator.n), self.block_size)
         no_blocks = on_device(np.zeros(shape, np.int32), np.int32)
-        return BlockState(jnp.asarray(start), no_blocks, on_device(shape[0], np.int32))
+        return BlockState(jnp.asarray(start), jnp.asarray(residual), no_blocks, on_device(shape[0], np.int32))
+
+    def keep_aside(self, rows: Bool[np.ndarray, " n"]) -> PreparedBlockDescent:
+        return replace(self, aside=rows)
+
+    def take_in(self, state: BlockState) -> tuple[PreparedBlockDescent, BlockState]:
+        return replace(self, aside=np.zeros_like(self.aside)), state._replace(
+            turn=on_device(len(state.blocks), np.int32)
+        )
 
     def refresh(self, operator: Operator, state: BlockState, step: int, key: RandomKey) -> tuple[BlockState, int]:
         """At the end of an epoch, cut the blocks of the next: by NumPy, as XLA would take 0.7 s to compile it."""
         num_groups, turn = state.blocks.shape[0], int(state.turn)
         if turn == num_groups:
-            blocks = self._cut(np.asarray(operator.coordinates()), generator(key, step))
-            state, turn = BlockState(state.x, on_device(blocks, np.int32), on_device(0, np.int32)), 0
+            rows = np.delete(np.arange(operator.n, dtype=np.int32), np.flatnonzero(self.aside))
+            blocks = rows[self._cut(np.asarray(operator.coordinates())[rows], num_groups, generator(key, step))]
+            state, turn = state._replace(blocks=on_device(blocks, np.int32), turn=on_device(0, np.int32)), 0
         return state, num_groups - turn
 
     def step(self, operator: Operator, b: Columns, state: BlockState, key: RandomKey) -> tuple[BlockState, PerColumn]:
-        x, blocks, turn = state
+        x, residual, blocks, turn = state
         index = blocks[turn]
-        R = operator.residual(index, x, b)
-        x = x.at[index].add(-_solve_block(operator, index, R, self.settings.block_dtype))
-
-        # Rows of a neighbourhood that waits for its turn are worse than the rest: the spread ones are a fair sample.
-        squared = jnp.mean(R[self._group_size :] ** 2, axis=0)
-        return BlockState(x, blocks, turn + 1), operator.n * squared
+        change = _solve_block(operator, index, operator.layout.everywhere(residual[index]), self.settings.block_dtype)
+        x, residual = x.at[index].add(change), residual - operator.columns(index, change)
+        return BlockState(x, residual, blocks, turn + 1), jnp.sum(residual**2, axis=0)
 
     def weights(self, state: BlockState) -> Columns:
         return state.x
+
+    def residuals(self, state: BlockState) -> Columns:
+        return state.residual
 
     def passes_per_step(self, n: int) -> float:
         return self.block_size / n * (1 + self.block_size / n)
@@ -143,7 +167,9 @@ class PreparedBlockDescent(Prepared):
     def _num_groups(self, n: int) -> int:
         return -(-n // max(self._group_size, 1))
 
-    def _cut(self, coordinates: Float[np.ndarray, "n c"], rng: np.random.Generator) -> Int[np.ndarray, "groups block"]:
+    def _cut(
+        self, coordinates: Float[np.ndarray, "n c"], num_groups: int, rng: np.random.Generator
+    ) -> Int[np.ndarray, "groups block"]:
         """The blocks of an epoch: the neighbourhoods in random order, each with points spread over all others.
 
         One of the others at random from every `stride` of them: as the tree keeps near points together, they are spread
@@ -152,7 +178,7 @@ class PreparedBlockDescent(Prepared):
         n, near = len(coordinates), self._group_size
         far, others = self.block_size - near, n - near
         order = neighbourhoods(coordinates, max(near, 1), rng)
-        blocks = np.empty((self._num_groups(n), near + far), np.int32)
+        blocks = np.empty((num_groups, near + far), np.int32)
         stride = others // far
         for block, group in zip(blocks, rng.permutation(len(blocks)).tolist(), strict=True):
             start = min(group * near, others)

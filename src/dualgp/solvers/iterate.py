@@ -20,8 +20,9 @@ from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, Result, Run, Solution
 from dualgp.solvers.messages import describe
 from dualgp.solvers.progress import Progress, progress_bar
-from dualgp.solvers.residual import Residual, check_residual, column_norms, passes_of_check
+from dualgp.solvers.residual import Residual, check_residual, column_norms, norms, passes_of_check, residual_of
 from dualgp.solvers.stopping import Level, steps_in_time
+from dualgp.solvers.validation import Errors, Score
 
 # A chunk is at most a pass and a fixed amount of work, not of time: a run must not depend on the machine's speed. Twice
 # as long ones end later than they must: 4.8 instead of 4.4 passes for the mean on elevators.
@@ -29,6 +30,8 @@ CHUNK_ENTRIES = 5e7
 CHECKPOINT_SECONDS = 30.0
 MOST_SLOWDOWNS = 10
 FORGETTING = 0.9  # the measured time of a step may fall by a tenth from chunk to chunk, and rise at once
+SCORE_EVERY = 0.5  # passes between two looks at rows kept aside
+MOST_DRIFTS = 2  # times that the residual of all rows is computed anew because rounding has spoilt the one that is kept
 MUCH_WORSE = 2.0  # times the smallest residual: beyond, an unfinished run returns the iterate that had it
 
 
@@ -53,6 +56,7 @@ class Loop:
         self.setup_key, self.step_key, self.check_key = (subkey(key, name) for name in ("setup", "steps", "checks"))
         self.operator, self.b, self.run, self.norms = operator, b, run, column_norms(b)
         self.prepared, passes = requested.prepare(operator, b, self.setup_key)
+        self.alone = self._keep_aside()
         self.passes_per_step = self.prepared.passes_per_step(operator.n)
         self.chunk = max(1, round(min(1.0, CHUNK_ENTRIES / operator.n**2) / self.passes_per_step))
         start = (
@@ -60,12 +64,12 @@ class Loop:
             if run.start is None
             else run.start
         )
-        self.state, self.first_step = self._init(start), 0
+        self.state, self.first_step = self._init(start, run.start_residual), 0
         if run.resume is not None and _is_alike(run.resume.state, self.state):
             self.state, self.first_step = run.resume.state, run.resume.steps
         self.last_good, self.began = self.state, run.began
         self.checked: Residual | None = None  # the check of the present state, if there was one
-        passes += 0.0 if run.start is None else self.prepared.start_passes
+        passes += 0.0 if run.start is None or run.start_residual is not None else self.prepared.start_passes
         self.progress = Progress(self.first_step, passes, level=Level(milestone_step=self.first_step))
         self.file, self.last_saved = None, time.perf_counter()
         if run.checkpoint is not None:
@@ -75,6 +79,7 @@ class Loop:
             self._measure_start(start)
         self.seconds_per_step: float | None = None
         self._compile()
+        self.seconds_at_start = operator.layout.agree(run.deadline.left)
 
     def go_on(self) -> Result:
         """Chunk after chunk until there is a reason to stop."""
@@ -86,7 +91,14 @@ class Loop:
                     if not self._start_again_more_carefully():
                         return Result.DIVERGED
                     continue
-                show(residual, (self.progress.step - self.first_step) / self.prepared.max_steps(self.operator.n))
+                score = self._look_aside()
+                show(residual, (self.progress.step - self.first_step) / self.prepared.max_steps(self.operator.n), score)
+                if score is not None and (self._is_budget_half_spent() or not self._is_worth_a_pass(score)):
+                    if score.is_alone:
+                        return Result.CONVERGED
+                    self._take_in()
+                if self.progress.passes >= self.progress.enough:
+                    return Result.CONVERGED
                 if (result := self._judge(residual)) is not None:
                     return result
                 if self.file is not None and self._agreed_seconds_since(self.last_saved) >= CHECKPOINT_SECONDS:
@@ -101,6 +113,7 @@ class Loop:
         level = self.progress.level
         if result is Result.DIVERGED or (is_unfinished and level.now > MUCH_WORSE * level.smallest):
             self.state, self.checked = self.last_good, None
+        score = None if result is Result.DIVERGED else self._last_score()
         checked = self.checked or self._check()
         if result in (Result.BUDGET_REACHED, Result.STALLED) and checked.judged.max() <= self.prepared.tol:
             result = Result.CONVERGED
@@ -110,10 +123,11 @@ class Loop:
         return Solution(
             weights=self.prepared.weights(self.state),
             result=result,
-            message=describe(result, self.prepared, self.operator, self.progress, worst, self.setup_key),
+            message=describe(result, self.prepared, self.operator, self.progress, worst, self.setup_key, score),
             residual=checked.estimate,
             residual_upper=checked.upper,
-            residuals=self.prepared.residuals(self.state) if checked.rows is None else checked.rows,
+            residuals=checked.rows,
+            validation=score,
             steps=self.progress.step,
             passes=self.progress.passes,
             seconds=self._seconds(),
@@ -145,16 +159,17 @@ class Loop:
         """`num` steps; returns the largest relative residual of a column that they saw."""
         progress, first, began = self.progress, self.progress.step, time.perf_counter()
         self.state, squared = advance(self.prepared, self.operator, self.b, self.state, self.step_key, first, num)
-        self.checked, norms = None, np.sqrt(squared)
+        kept = self.prepared.residuals(self.state)
+        self.checked, found = None, np.sqrt(squared) if kept is None else norms(kept)
         progress.step += num
         progress.passes += num * self.passes_per_step
-        progress.level = progress.level.update(self._relative(norms), progress.step)
+        progress.level = progress.level.update(self._relative(found), progress.step)
         if progress.level.now <= progress.level.smallest:
             self.last_good = self.state
         if self.run.deadline.is_set:
             seconds = self._agreed_seconds_since(began) / num
             self.seconds_per_step = max(seconds, FORGETTING * (self.seconds_per_step or 0.0))
-        relative = norms / self.norms
+        relative = found / self.norms
         progress.trace.append((progress.step, progress.passes, self._seconds(), relative.tolist()))
         return float(relative.max())
 
@@ -166,17 +181,78 @@ class Loop:
             if checked.judged.max() <= tol:
                 return Result.CONVERGED
             progress.check_below = residual * tol / checked.judged.max()
+            if self.prepared.residuals(self.state) is not None:
+                return self._compute_residual_again()
         stalled = progress.level.has_stalled(self.prepared.rules, progress.step, self.passes_per_step)
         return Result.STALLED if tol > 0 and stalled else None
+
+    def _compute_residual_again(self) -> Result | None:
+        """The residual that the solver keeps has drifted from the true one: once or twice that can be mended."""
+        self.progress.drifts += 1
+        if self.progress.drifts > MOST_DRIFTS:
+            return Result.STALLED
+        weights = self.prepared.weights(self.state)
+        self.state = self._init(weights, residual_of(self.operator, self.b, weights))
+        self.progress.passes, self.progress.check_below = self.progress.passes + 1.0, math.inf
+        return None
 
     def _check(self) -> Residual:
         """The residual of the present state on rows that no step has chosen."""
         progress, key = self.progress, subkey(self.check_key, self.progress.checks)
-        weights = self.prepared.weights(self.state)
-        self.checked = check_residual(self.operator, self.b, weights, key, progress.checks)
+        weights, kept = self.prepared.weights(self.state), self.prepared.residuals(self.state)
+        self.checked = check_residual(self.operator, self.b, weights, key, progress.checks, kept)
         progress.checks += 1
         progress.passes += self.checked.passes
         return self.checked
+
+    def _keep_aside(self) -> Errors | None:
+        """Keep rows aside, if that is wanted and the solver has a way; errors of predictions by neighbours alone."""
+        validation, n = self.run.validation, self.operator.n
+        prepared = None if validation is None else self.prepared.keep_aside(np.isin(np.arange(n), validation.rows))
+        if validation is None or prepared is None:
+            return None
+        self.prepared = prepared
+        return validation.errors(self.b, self.operator.layout.read_rows)
+
+    def _look_aside(self) -> Score | None:
+        """The score of the present state, where it is time to look at it: now and then in a pass."""
+        seen = self.progress.scores
+        if math.isfinite(self.progress.enough) or (seen and self.progress.passes < seen[-1][0] + SCORE_EVERY):
+            return None
+        score = self._score()
+        if score is not None:
+            seen.append((self.progress.passes, *score))
+        return score
+
+    def _score(self) -> Score | None:
+        """How well rows kept aside are predicted."""
+        kept, validation = self.prepared.residuals(self.state), self.run.validation
+        if self.alone is None or validation is None or kept is None:
+            return None
+        return validation.score(self.alone, validation.errors(kept, self.operator.layout.read_rows))
+
+    def _last_score(self) -> Score | None:
+        """The score of the returned state, or the last one before all rows took part."""
+        if math.isfinite(self.progress.enough):
+            return Score(*self.progress.scores[-1][1:])
+        return self._score()
+
+    def _is_worth_a_pass(self, score: Score) -> bool:
+        """Whether the score still improves; before there is one to compare it with, yes."""
+        before = [Score(*fields) for passes, *fields in self.progress.scores[:-1]]
+        return not before or score.improves_on(before[-1])
+
+    def _is_budget_half_spent(self) -> bool:
+        """Whether the other half of a limited budget is left, for all rows to take part."""
+        passes, deadline = self.run.max_passes, self.run.deadline
+        is_late = deadline.is_set and self.operator.layout.agree(deadline.left) < 0.5 * self.seconds_at_start
+        return is_late or (passes is not None and self.progress.passes >= 0.5 * passes)
+
+    def _take_in(self) -> None:
+        """Rows kept aside take part from now on, for an epoch and a pass at most."""
+        self.prepared, self.state = self.prepared.take_in(self.state)
+        self.progress.enough = self.progress.passes + 1.0
+        self.checked, self.last_good = None, self.state
 
     def _start_again_more_carefully(self) -> bool:
         """From the last good iterate, if the solver has a more careful version of itself."""
@@ -189,8 +265,13 @@ class Loop:
         self._compile()
         return True
 
-    def _init(self, start: Columns) -> Any:
-        return self.operator.layout.replicate(self.prepared.init(self.operator, self.b, start))
+    def _init(self, start: Columns, residual: Columns | None = None) -> Any:
+        state = (
+            self.prepared.init(self.operator, self.b, start)
+            if residual is None
+            else self.prepared.init_at(self.operator, self.b, start, residual)
+        )
+        return self.operator.layout.replicate(state)
 
     def _measure_start(self, start: Columns) -> None:
         """The residual of given weights is what the run begins with, instead of 1."""

@@ -6,16 +6,31 @@ from dualgp._types import RandomKey
 from dualgp.operators import Operator
 from dualgp.solvers.base import Prepared, Result
 from dualgp.solvers.progress import Progress
+from dualgp.solvers.validation import Score
 
 
 def describe(
-    result: Result, prepared: Prepared, operator: Operator, progress: Progress, residual: float, key: RandomKey
+    result: Result,
+    prepared: Prepared,
+    operator: Operator,
+    progress: Progress,
+    residual: float,
+    key: RandomKey,
+    score: Score | None = None,
 ) -> str:
-    """How the run ended at this relative residual. `key` is for finding out why it diverged."""
+    """How the run ended at this relative residual. `key` is for finding out why it diverged.
+
+    `score`: that of rows kept aside, where the run was to stop by them.
+    """
     name, steps = type(prepared.settings).__name__, progress.step
     reached = f"relative residual {residual:.2g}"
     asked = f"{reached}, asked for {prepared.tol:.2g}"
     slowed = f" It started again more carefully {progress.slowdowns} time(s) on the way." if progress.slowdowns else ""
+    if result is Result.CONVERGED and score is not None:
+        return (
+            f"{name} converged after {progress.passes:.2g} passes, at {reached}: another pass would hardly improve "
+            f"predictions of {score.rows:,} rows kept aside.{slowed}"
+        )
     if result is Result.CONVERGED:
         return f"{name} converged: {asked}.{slowed}"
     if result is Result.DIVERGED:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dualgp.solvers.base import Trace
 from dualgp.solvers.stopping import Level
+from dualgp.solvers.validation import Score
 
 SMALLEST = 1e-30  # a residual that has a logarithm
 
@@ -25,7 +26,10 @@ class Progress:
     level: Level = field(default_factory=Level)
     slowdowns: int = 0
     checks: int = 0
+    drifts: int = 0
     check_below: float = math.inf  # after a check that failed: the running residual at which the next one should pass
+    scores: list[Sequence] = field(default_factory=list)  # passes, then the fields of a `Score`
+    enough: float = math.inf  # passes at which it ends, once rows kept aside have told that another is not worth it
     trace: list[Sequence] = field(default_factory=list)  # step, passes, seconds, relative residual of each column
 
     def as_trace(self, num_columns: int) -> Trace:
@@ -36,20 +40,23 @@ class Progress:
 
 
 @contextmanager
-def progress_bar(wanted: bool, name: str, tol: float) -> Iterator[Callable[[float, float], None]]:
+def progress_bar(wanted: bool, name: str, tol: float) -> Iterator[Callable[[float, float, Score | None], None]]:
     """A bar whose length is the share of the way from residual 1 to tol on a log scale (or of the step budget)."""
     if not wanted:
-        yield lambda residual, spent: None
+        yield lambda residual, spent, score: None
         return
     from tqdm.auto import tqdm
 
     layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
     until = f" (until {tol:.2g})" if tol > 0 else ""
     with tqdm(total=100.0, desc=name, bar_format=layout) as bar:
+        seen = ""
 
-        def show(residual: float, spent: float) -> None:
+        def show(residual: float, spent: float, score: Score | None) -> None:
+            nonlocal seen
+            seen = seen if score is None else f", {score.rows:,} rows kept aside: {score}"
             way = math.log(max(residual, SMALLEST)) / math.log(tol) if 0 < tol < 1 else 0.0
             bar.n = max(bar.n, 100.0 * min(1.0, max(way, spent)))
-            bar.set_postfix_str(f"residual {residual:.2g}{until}")
+            bar.set_postfix_str(f"residual {residual:.2g}{until}{seen}")
 
         yield show

@@ -9,28 +9,29 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import in_wide, is_here
+from dualgp._arrays import compiled, in_wide, is_here
 from dualgp._random import generator
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
 
 FRESH_ROWS = 2048  # a share of 2 % of a pass for 100,000 rows, and a standard error of 2 % of a Gaussian residual
 DOUBT = 0.05  # the probability that the upper limit of any of a run's checks is too low
+MOST_DRIFT = 0.1  # of the residual: rounding beyond this in the one that a solver keeps, and it is not to be trusted
 
 
 class Residual(NamedTuple):
     """What a check found, relative to ||b||, for each column: the residual, and its upper limit.
 
     `judged` is two standard errors above the estimate: by it convergence is decided. The limit is wider, because a few
-    rows may carry much of a residual. `passes` is the cost of the check; `rows` is b - A @ weights where every row was
-    checked.
+    rows may carry much of a residual. `passes` is the cost of the check; `rows` is b - A @ weights where it is known:
+    every row was checked, or the solver keeps it and it was found to be right.
     """
 
     estimate: np.ndarray
     judged: np.ndarray
     upper: np.ndarray
     passes: float
-    rows: np.ndarray | None
+    rows: Columns | None
 
 
 def passes_of_check(n: int) -> float:
@@ -38,25 +39,36 @@ def passes_of_check(n: int) -> float:
     return min(n, FRESH_ROWS) / n
 
 
-def check_residual(operator: Operator, b: Columns, weights: Columns, key: RandomKey, number: int = 0) -> Residual:
+def check_residual(
+    operator: Operator, b: Columns, weights: Columns, key: RandomKey, number: int = 0, kept: Columns | None = None
+) -> Residual:
     """||b - A @ weights|| / ||b|| from FRESH_ROWS random rows, or from all where there are no more rows than that.
 
     The mean of n r_i^2 over the rows is unbiased for ||r||^2; see `upper_limit_of_mean` and `rounding_error`. `number`
     counts the checks of a run, from 0: a run that is checked until it passes has many chances to pass by luck, so the
     k-th limit may be too low with a probability of 0.05 * 6 / (pi (k + 1))^2, and all together with 5 %. If a few rows
     carry most of the residual, a sample may miss them all: no limit from a sample can be trusted then.
+
+    `kept`: the residual of all rows as a solver keeps it. Then only its rounding error is unknown, and it is that which
+    the sample tells: ||r|| <= ||kept|| + ||r - kept||.
     """
     n = operator.n
     num = min(n, FRESH_ROWS)
     index = np.arange(n) if num == n else generator(key).choice(n, num, replace=False)
-    rows = operator.check_rows(index.astype(np.int32), weights, b)
-    squares = rows.astype(np.float64) ** 2
-    norms = column_norms(b)
+    rows = -operator.check_rows(index.astype(np.int32), weights, b)
+    known, errors = np.zeros(b.shape[1]), rows
+    if kept is not None and num < n:
+        changes = rows - operator.layout.read_rows(kept, index.astype(np.int32))
+        if np.linalg.norm(changes) <= MOST_DRIFT * np.linalg.norm(rows):
+            known, errors = norms(kept), changes
+    squares = errors.astype(np.float64) ** 2
     largest = upper_limit_of_mean(squares, n, DOUBT * 6.0 / (math.pi * (number + 1)) ** 2)
     mean, error = squares.mean(axis=0), squares.std(axis=0) * math.sqrt((1.0 - num / n) / num)
-    estimate, judged, upper = (np.sqrt(n * square) / norms for square in (mean, mean + 2.0 * error, largest))
+    unknown = (np.sqrt(n * square) for square in (0.0 * mean if known.any() else mean, mean + 2.0 * error, largest))
+    estimate, judged, upper = ((known + size) / column_norms(b) for size in unknown)
     upper = upper + rounding_error(operator, b, weights)
-    return Residual(estimate, judged, upper, num / n, -rows if num == n else None)
+    whole = operator.layout.place(rows, operator.dtype) if num == n else kept if known.any() else None
+    return Residual(estimate, judged, upper, num / n, whole)
 
 
 def upper_limit_of_mean(values: Float[np.ndarray, "m s"], n: int, doubt: float) -> Float[np.ndarray, " s"]:
@@ -86,17 +98,29 @@ def rounding_error(operator: Operator, b: Columns, weights: Columns) -> Float[np
     times as large.
     """
     scale = math.sqrt(operator.n) * operator.largest_variance() + operator.noise.smallest
-    return float(np.finfo(operator.dtype).eps) * (scale * _norms(weights) / column_norms(b) + 1.0)
+    return float(np.finfo(operator.dtype).eps) * (scale * norms(weights) / column_norms(b) + 1.0)
+
+
+@in_wide
+def residual_of(operator: Operator, b: Columns, weights: Columns) -> Columns:
+    """b - A @ weights for every row: one pass, none where all weights are zero."""
+    return jnp.asarray(b) if not norms(weights).any() else _subtract_product(operator, b, weights)
+
+
+@compiled
+def _subtract_product(operator: Operator, b: Columns, weights: Columns) -> Columns:
+    return b - operator.product(weights)
 
 
 def column_norms(b: Columns) -> np.ndarray:
     """||b|| for each column; 1 for a column of zeros, whose residual is then absolute."""
-    norms = _norms(b)
-    return np.where(norms > 0, norms, 1.0)
+    found = norms(b)
+    return np.where(found > 0, found, 1.0)
 
 
 @in_wide
-def _norms(b: Columns) -> Float[np.ndarray, " s"]:
+def norms(b: Columns) -> Float[np.ndarray, " s"]:
+    """||b|| for each column."""
     if is_here(b):
         return np.sqrt(np.einsum("ij,ij->j", np.asarray(b), np.asarray(b), dtype=np.float64))
     return np.asarray(_norms_on_devices(b))

@@ -19,6 +19,8 @@ from dualgp.solvers.auto import Auto
 from dualgp.solvers.base import Run, Solution, Solver
 from dualgp.solvers.stopping import Deadline, as_deadline
 
+SMALLEST = 1e-300  # XLA takes smaller numbers for zero
+
 
 @in_wide
 def solve(
@@ -49,19 +51,30 @@ def solve(
     - `progress`: show a progress bar.
     """
     refuse_traced("solve", operator, b)
-    solver, deadline = as_solver(solver), as_deadline(max_seconds)
-    if max_passes is not None and not max_passes > 0:
-        raise ValueError(f"max_passes must be positive, got {max_passes!r}. Leave it out for no limit.")
-    columns = _as_columns(b, operator, "b")
     resume, start = (start, start.weights) if isinstance(start, Solution) else (None, start)
-    start = None if start is None else _as_columns(start, operator, "start")
+    limits: dict[str, Any] = {"deadline": as_deadline(max_seconds), "max_passes": max_passes}
+    run = Run(key, start=start, resume=resume, checkpoint=checkpoint, progress=progress, **limits)
+    return solve_run(operator, b, as_solver(solver), run)
+
+
+def solve_run(operator: Operator, b: Any, solver: Solver, run: Run) -> Solution:
+    """`solve` with everything that belongs to one run in one place."""
+    if run.max_passes is not None and not run.max_passes > 0:
+        raise ValueError(f"max_passes must be positive, got {run.max_passes!r}. Leave it out for no limit.")
+    columns = _as_columns(b, operator, "b")
+    start, residual = (
+        None if array is None else _as_columns(array, operator, "start") for array in (run.start, run.start_residual)
+    )
     if start is not None and start.shape != columns.shape:
         raise ValueError(f"start has shape {start.shape}, but b has {columns.shape}. Pass weights in the shape of b.")
-    scale = _power_of_two_scale(columns)
+    scale, validation = _power_of_two_scale(columns), run.validation
     is_scaled = bool((scale != 1).any())  # a product with ones takes time to compile
     if is_scaled:
-        columns, start = columns / scale, None if start is None else start / scale
-    solution = solver.run(operator, columns, Run(key, start, resume, deadline, max_passes, checkpoint, progress))
+        start, residual = (None if array is None else array / scale for array in (start, residual))
+        columns = columns / scale
+        validation = None if validation is None else replace(validation, scale=scale.astype(np.float64))
+    run = replace(run, start=start, start_residual=residual, validation=validation)
+    solution = solver.run(operator, columns, run)
 
     def give_back(array: AnyArray) -> AnyArray:
         array = array * scale if is_scaled else array
@@ -91,6 +104,9 @@ def _as_columns(b: Any, operator: Operator, name: str) -> Columns:
             f"({operator.n}, columns)."
         )
     check_finite(array, name)
+    largest = np.abs(np.asarray(array)).max(initial=0.0, axis=0) if is_here(array) else np.ones(1)
+    if array.size == 0 or np.any((largest > 0) & (largest < SMALLEST)):
+        raise ValueError(f"{name} has a column that is empty, or smaller than {SMALLEST:g} throughout. Rescale it.")
     return operator.layout.place(array[:, None] if array.ndim == 1 else array, operator.dtype)
 
 

@@ -6,6 +6,8 @@ import math
 import time
 from dataclasses import dataclass, replace
 
+from dualgp._checks import check_number
+
 PATIENT_STEPS = 300  # the fewest steps in which a residual that does not fall counts as stalled
 PROGRESS = 0.9  # the residual makes progress when it falls to this share of what it was
 
@@ -17,6 +19,8 @@ class Deadline:
     """
 
     def __init__(self, seconds: float | None = None) -> None:
+        if seconds is not None:
+            check_number(seconds, "max_seconds")
         if seconds is not None and not seconds > 0:
             raise ValueError(f"max_seconds must be positive, got {seconds!r}. Leave it out for no limit.")
         self.seconds = math.inf if seconds is None else float(seconds)

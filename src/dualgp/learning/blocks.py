@@ -1,0 +1,181 @@
+"""Blocks of Vecchia's likelihood: small neighbourhoods of rows, each with the rows that it is conditioned on.
+
+The rows are cut into neighbourhoods by halving, in a random order of neighbourhoods. Each is given the nearest of the
+rows that come before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, UInt8
+from scipy.spatial import cKDTree
+
+from dualgp._arrays import in_wide
+from dualgp._random import generator
+from dualgp._types import RandomKey
+from dualgp.learning.parameters import Vector
+from dualgp.learning.problem import Problem
+
+# Rows cubed of blocks evaluated at once, 16 with 192 rows: some 12 ms. The clock is looked at in between.
+BLOCK_OPERATIONS = 16 * 192**3
+MOST_AT_ONCE = 64
+SEARCH_ENTRIES = 1 << 22  # distances at once: 16 MB
+# Blocks times rows from which a k-d tree is quicker than looking at all rows: 512 blocks of 1.8 million rows with 11
+# inputs take 3 s by it.
+TREE_FROM = 1 << 27
+
+
+class Blocks(NamedTuple):
+    """Some blocks of equal shape: first the rows that are given, then the block's own. `mask` says which are there."""
+
+    x: Float[np.ndarray, "blocks m d"] | UInt8[np.ndarray, "blocks m d"]
+    y: Float[np.ndarray, "blocks m"]
+    mask: Bool[np.ndarray, "blocks m"]
+    own: int  # rows of a block of its own
+
+    @property
+    def num_rows(self) -> int:
+        """The rows that it is the likelihood of."""
+        return int(self.mask[:, -self.own :].sum())
+
+
+class Shape(NamedTuple):
+    """How many rows a block has of its own, and how many it is given."""
+
+    own: int
+    near: int
+
+
+@in_wide
+def find_blocks(
+    problem: Problem, vector: Vector, rows: Int[np.ndarray, " rows"], num: int, shape: Shape, key: RandomKey
+) -> list[Blocks]:
+    """`num` random blocks of a random order of `rows`, or all of them, in batches of equal shape."""
+    rng = generator(key)
+    rows = rows[rng.permutation(len(rows))]
+    coordinates = _coordinates(problem, vector, rows)
+    cells = cut(coordinates, shape.own, num, rng, problem.check_time)
+    turn, turns = rng.random(len(rows)), rng.permutation(len(cells)) / len(cells)
+    for cell, its in zip(cells, turns, strict=True):  # where all rows have a block, each comes before later blocks only
+        turn[cell] = its
+    given = find_given(coordinates, cells, turn, turns, shape.near, problem.check_time)
+    return _in_batches(problem, rows, cells, given, shape)
+
+
+@in_wide
+def find_predictions(
+    problem: Problem, vector: Vector, rows: Int[np.ndarray, " rows"], chosen: Int[np.ndarray, " chosen"], num: int
+) -> list[Blocks]:
+    """Each of the `chosen` rows by itself, given the `num` nearest of `rows`: what a prediction would look at."""
+    coordinates = _coordinates(problem, vector, np.concatenate([rows, chosen]))
+    cells = list(len(rows) + np.arange(len(chosen))[:, None])
+    turn = np.concatenate([np.zeros(len(rows)), np.ones(len(chosen))])
+    given = find_given(coordinates, cells, turn, np.ones(len(chosen)), num, problem.check_time)
+    return _in_batches(problem, np.concatenate([rows, chosen]), cells, given, Shape(1, num))
+
+
+def _coordinates(problem: Problem, vector: Vector, rows: Int[np.ndarray, " rows"]) -> Float[np.ndarray, "rows c"]:
+    found = np.asarray(problem.parameters.model(vector).kernel.coordinates(problem.x[rows]), np.float32)
+    return found - found.mean(axis=0)
+
+
+def _in_batches(
+    problem: Problem, rows: np.ndarray, cells: list[np.ndarray], given: list[np.ndarray], shape: Shape
+) -> list[Blocks]:
+    length = shape.near + shape.own
+    at_once = max(1, min(MOST_AT_ONCE, BLOCK_OPERATIONS // length**3))
+    index = np.full((-(-len(cells) // at_once) * at_once, length), -1)
+    for place, cell, before in zip(index, cells, given, strict=False):
+        place[: len(before)], place[len(place) - len(cell) :] = before, cell
+    parts = np.split(index, max(1, len(index) // at_once))
+    return [_take(problem, rows, part, shape.own) for part in parts]
+
+
+def _take(problem: Problem, rows: np.ndarray, index: np.ndarray, own: int) -> Blocks:
+    mask, chosen = index >= 0, rows[np.maximum(index, 0)]
+    return Blocks(problem.x[chosen], problem.y[chosen].astype(np.float64), mask, own)
+
+
+def cut(
+    coordinates: Float[np.ndarray, "n c"],
+    size: int,
+    num: int,
+    rng: np.random.Generator,
+    check_time: Callable[[], Any] = lambda: None,
+) -> list[Int[np.ndarray, " _"]]:
+    """`num` random ones of the neighbourhoods of at most `size` rows that halving makes, or all of them.
+
+    A cell is halved across its longest side. Where few are wanted, only the cells that they lie in are cut further.
+    """
+    wanted, cells = [(np.arange(len(coordinates)), num)], list[np.ndarray]()
+    while wanted:
+        check_time()
+        cell, count = wanted.pop()
+        if len(cell) <= size:
+            cells.append(cell)
+            continue
+        leaves = -(-len(cell) // size)
+        half = -(-leaves // 2)
+        inside = coordinates[cell]
+        side = inside[:, np.argmax(np.ptp(inside, axis=0))]
+        place = len(cell) * half // leaves
+        order = np.argpartition(side, place)
+        left = half if count >= leaves else int(rng.hypergeometric(half, leaves - half, count))
+        right = leaves - half if count >= leaves else count - left
+        wanted += [(cell[part], c) for part, c in ((order[:place], left), (order[place:], right)) if c > 0]
+    return cells
+
+
+def find_given(
+    coordinates: Float[np.ndarray, "n c"],
+    cells: list[Int[np.ndarray, " _"]],
+    turn: Float[np.ndarray, " n"],
+    turns: Float[np.ndarray, " cells"],
+    num: int,
+    check_time: Callable[[], Any] = lambda: None,
+) -> list[Int[np.ndarray, " _"]]:
+    """For each cell the `num` nearest to its middle of the rows whose turn comes before its own."""
+    centres = np.stack([coordinates[cell].mean(axis=0) for cell in cells])
+    given: list[Any] = [None] * len(cells)
+    # Of 2^-level of the rows at least half come before a cell that looks at this level.
+    levels = np.floor(-np.log2(np.maximum(turns, 0.5 / len(turn)))).astype(int)
+    for level in np.unique(levels):
+        early = np.flatnonzero(turn < 2.0**-level)
+        some = np.flatnonzero(levels == level)
+        search = _search_by_tree if len(early) * len(some) >= TREE_FROM else _search_all
+        near = search(coordinates[early], turn[early], centres[some], turns[some], num, check_time)
+        for place, found in zip(some, near, strict=True):
+            given[place] = early[found]
+    return given
+
+
+def _search_all(
+    coordinates: Any, turn: Any, centres: Any, turns: Any, num: int, check_time: Callable[[], Any]
+) -> list[np.ndarray]:
+    """By looking at all rows, some centres at a time."""
+    norms, found = np.einsum("ij,ij->i", coordinates, coordinates), list[np.ndarray]()
+    at_once = max(1, SEARCH_ENTRIES // max(len(norms), 1))
+    for start in range(0, len(centres), at_once):
+        check_time()
+        some = slice(start, start + at_once)
+        squared = norms - 2.0 * centres[some] @ coordinates.T
+        squared[turn >= turns[some, None]] = np.inf
+        near = np.argpartition(squared, num - 1, axis=1)[:, :num] if num < len(norms) else None
+        for row, distances in enumerate(squared):
+            places = np.arange(len(norms)) if near is None else near[row]
+            found.append(places[np.isfinite(distances[places])].copy())
+    return found
+
+
+def _search_by_tree(
+    coordinates: Any, turn: Any, centres: Any, turns: Any, num: int, check_time: Callable[[], Any]
+) -> list[np.ndarray]:
+    """By a k-d tree of the rows, of which at least half come before: three times as many are looked at."""
+    check_time()
+    tree = cKDTree(coordinates, balanced_tree=False, compact_nodes=False)
+    check_time()
+    near = tree.query(centres, np.arange(1, min(3 * num, len(turn)) + 1))[1]
+    return [row[turn[row] < its][:num] for row, its in zip(near, turns, strict=True)]

@@ -1,0 +1,171 @@
+"""Rows kept aside: how well they are predicted tells when another pass is no longer worth it.
+
+A row i without a weight is predicted by the far field of the others and by its neighbours N, without itself. With the
+residual r = b - A w, the error of that prediction is
+
+    e_i = r_i - u @ r_N,      u = A_NN^-1 K_Ni
+
+for the mean's column, and the columns of the samples give its standard deviation, noise included. u depends on the
+inputs alone: it is computed once, and a score is a few sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float, Int
+
+from dualgp._random import generator
+from dualgp._types import Columns, RandomKey
+from dualgp.operators import KernelOperator
+from dualgp.operators.nearest import NearestRows, neighbour_weights
+from dualgp.operators.policy import FAR_ALL_UP_TO, LEAST_GAIN, LEAST_RATIO, ROWS_ASIDE, ROWS_ASIDE_OF_MANY
+from dualgp.operators.variance import combine_variances
+
+Z_90 = 1.6448536269514722  # standard deviations from the mean to either end of the central 90 %
+SURE = 2.0  # standard errors
+Read = Callable[[Columns, Int[np.ndarray, " rows"]], np.ndarray]  # rows of columns, wherever they live
+Errors = list[Float[np.ndarray, "rows s"]]  # of predictions by a neighbourhood of each size, one column each
+
+
+class Score(NamedTuple):
+    """How well rows kept aside are predicted, in the units of the targets.
+
+    `coverage`: the share of them inside the 90 % band. `expected`: the log density that the model itself expects, which
+    tells better than few rows how much there is to gain. `neighbours`: how many predict best, of the numbers that were
+    tried; `is_alone`: whether they do so without the far field. `rows`: how many rows were kept aside.
+    """
+
+    rmse: float
+    log_density: float
+    coverage: float
+    expected: float
+    neighbours: int
+    is_alone: bool
+    rows: int
+
+    def improves_on(self, before: Score) -> bool:
+        """Whether it is better by more than half a pass must bring for another one to be worth it."""
+        gain = max(self.log_density - before.log_density, self.expected - before.expected)
+        return gain > LEAST_GAIN or self.rmse < LEAST_RATIO * before.rmse
+
+    def in_units(self, unit: float) -> Score:
+        """The score where a target of 1 is `unit`."""
+        shift = math.log(unit)
+        log_density, expected = self.log_density - shift, self.expected - shift
+        return self._replace(rmse=unit * self.rmse, log_density=log_density, expected=expected)
+
+    def __str__(self) -> str:
+        return f"RMSE {self.rmse:.3g}, log density {self.log_density:.3g}, {100 * self.coverage:.0f} % in the 90 % band"
+
+
+class Neighbourhood(NamedTuple):
+    """Weights u of the nearest k rows of each row; the variance of the prediction error by them alone."""
+
+    weights: Float[np.ndarray, "rows k"]
+    variance: Float[np.ndarray, " rows"]
+
+
+class Validation(eqx.Module):
+    """Rows kept aside, their nearest rows, the nearest first, and neighbourhoods of several sizes among those."""
+
+    rows: Int[np.ndarray, " rows"]
+    near: Int[np.ndarray, "rows most"]
+    neighbourhoods: tuple[Neighbourhood, ...]
+    scale: float | Float[np.ndarray, " s"] = 1.0  # by which columns were divided to give them an ordinary size
+
+    def needed_rows(self) -> Int[np.ndarray, " needed"]:
+        """All rows that a score depends on."""
+        return np.unique(np.concatenate([self.rows, self.near.ravel()]))
+
+    def errors(self, columns: Columns, read: Read) -> Errors:
+        """The errors of predictions where `columns` are residuals, or targets for those by neighbours alone."""
+        own = read(columns, self.rows).astype(np.float64)
+        near = read(columns, self.near.ravel()).astype(np.float64).reshape(*self.near.shape, -1)
+
+        def errors(hood: Neighbourhood) -> Float[np.ndarray, "rows s"]:
+            correction = np.matmul(hood.weights[:, None], near[:, : hood.weights.shape[1]])[:, 0]
+            return self.scale * (own - correction)
+
+        return [errors(hood) for hood in self.neighbourhoods]
+
+    def score(self, alone: Errors, both: Errors | None = None) -> Score:
+        """The best score: that of the far field and the largest neighbourhood, unless another one is surely better.
+
+        If the model is right, the far field helps, and with it a larger neighbourhood: against them there must be
+        evidence, two standard errors in log density and in squared errors. Of neighbours alone, the best are taken.
+        """
+        hoods = self.neighbourhoods
+        cases = [Case(hood, errors, hood.variance, True) for hood, errors in zip(hoods, alone, strict=True)]
+        best_alone = max(cases, key=lambda case: case.merit)
+        if both is None:
+            return best_alone.score
+        with_far = []
+        for hood, errors, simple in zip(hoods, both, alone, strict=True):
+            variance = combine_variances(errors[:, 1:], simple[:, 1:], hood.variance)
+            with_far.append(Case(hood, errors, variance, False))
+        *others, best = with_far
+        for case in [*reversed(others), best_alone]:
+            best = case if case.is_surely_better_than(best) else best
+        return best.score
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Predictions of the rows by one kind of field: their errors, the mean's first, and variances."""
+
+    hood: Neighbourhood
+    errors: Float[np.ndarray, "rows s"]
+    variance: Float[np.ndarray, " rows"]
+    is_alone: bool
+
+    @cached_property
+    def squares(self) -> Float[np.ndarray, " rows"]:
+        """Squared errors of the mean."""
+        return self.errors[:, 0] ** 2
+
+    @cached_property
+    def log_densities(self) -> Float[np.ndarray, " rows"]:
+        """log N(error; 0, variance)."""
+        variance = np.maximum(self.variance, np.finfo(np.float64).tiny)
+        return -0.5 * (self.squares / variance + np.log(2 * math.pi * variance))
+
+    @property
+    def merit(self) -> float:
+        """Log density, and the error on the same logarithmic scale."""
+        rmse = math.sqrt(float(np.mean(self.squares)))
+        return float(np.mean(self.log_densities)) - math.log(max(rmse, np.finfo(float).tiny))
+
+    def is_surely_better_than(self, other: Case) -> bool:
+        """Whether log densities and squared errors are better by more than chance, row by row."""
+        gains = (self.log_densities - other.log_densities, other.squares - self.squares)
+        return all(gain.mean() > SURE * gain.std() / math.sqrt(len(gain)) for gain in gains)
+
+    @property
+    def score(self) -> Score:
+        """The averages."""
+        variance = np.maximum(self.variance, np.finfo(np.float64).tiny)
+        rmse, covered = math.sqrt(float(np.mean(self.squares))), float(np.mean(self.squares < Z_90**2 * variance))
+        expected = -0.5 * float(np.mean(np.log(2 * math.pi * math.e * variance)))
+        rows, neighbours = self.hood.weights.shape
+        return Score(rmse, float(np.mean(self.log_densities)), covered, expected, neighbours, self.is_alone, rows)
+
+
+def keep_rows_aside(operator: KernelOperator, sizes: tuple[int, ...], key: RandomKey) -> Validation:
+    """Random rows, and all that a score of their predictions needs to know about their neighbours."""
+    num = min(ROWS_ASIDE if operator.n <= FAR_ALL_UP_TO else ROWS_ASIDE_OF_MANY, operator.n // 4)
+    rows = np.sort(generator(key).choice(operator.n, num, replace=False)).astype(np.int32)
+    search, noise = NearestRows(operator.kernel, operator.x, operator.layout), operator.noise.variance
+    x = search.read(rows[:, None])[:, 0]
+    near = search.query_others(rows, x, max(sizes))
+    hoods = []
+    for size in sizes:
+        weights, variance = neighbour_weights(search, noise, x, near[:, :size])
+        hoods.append(Neighbourhood(weights, variance + float(noise)))
+    return Validation(rows, near, tuple(hoods))

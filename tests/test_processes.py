@@ -1,0 +1,67 @@
+"""A process that is forked or interrupted: an answer or a sentence, and no hang."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+FORKED = """
+import os, sys, numpy as np, dualgp as dg
+x = np.random.default_rng(0).normal(size=(300, 2))
+fit = lambda: dg.GPRegressor(learn=False, n_samples=4, random_state=0).fit(x, x[:, 0])
+if sys.argv[1] == "after":
+    parent = fit()
+pid = os.fork()
+if pid == 0:
+    for what in (fit, lambda: parent.predict(x)) if sys.argv[1] == "after" else (fit,):
+        try:
+            print(type(what()).__name__, flush=True)
+        except RuntimeError as error:
+            print("refused:", error, flush=True)
+    os._exit(0)
+print("child", os.waitpid(pid, 0)[1], "parent", type(fit()).__name__)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_fork_before_the_first_fit_works_and_one_after_it_is_told_so(when):
+    done = subprocess.run([sys.executable, "-c", FORKED, when], capture_output=True, text=True, timeout=120)
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "child 0 parent GPRegressor", done
+    if when == "before":
+        assert lines[:-1] == ["GPRegressor"]
+    else:
+        assert len(lines) == 3 and all("refused: This process was forked" in line for line in lines[:2])
+
+
+INTERRUPTED = """
+import sys, numpy as np, dualgp as dg
+rng = np.random.default_rng(0)
+x = rng.normal(size=(6000, 4))
+print("ready", flush=True)
+try:
+    fitted = dg.GPRegressor(n_samples=4, random_state=0).fit(x, np.sin(x[:, 0]) + 0.1 * rng.normal(size=6000))
+except KeyboardInterrupt:
+    print("KeyboardInterrupt")
+else:
+    finite = all(np.isfinite(part).all() for part in fitted.predict(x[:10], return_std=True))
+    print("finished" if fitted.finished_ else "best so far", finite)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.5, 6.0])
+def test_ctrl_c_in_python_ends_a_fit_with_the_best_so_far_or_the_interrupt(seconds):
+    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=120)[0].strip()
+    finally:
+        process.kill()
+    assert said in ("KeyboardInterrupt", "best so far True", "finished True")
+    assert process.returncode == 0
