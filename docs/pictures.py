@@ -1,4 +1,4 @@
-"""Draws docs/uncertainty.png: bands of solves that were stopped early, without a near field, against the exact posterior;
+"""Draws docs/uncertainty.png: bands of solves that were stopped early, far fields alone, against the exact posterior;
 and docs/near_far.png: what benchmarks/near_far.py has measured of fields and passes.
 
 python docs/pictures.py
