@@ -5,7 +5,7 @@
 One lengthscale for each input. Every cell is a process of its own, compilation included; seconds are those of the clock
 and of the processors.
 
-- default: `dualgp.learn(None, ...)`, which chooses the kernel, then `condition` with 64 samples if that is left to do.
+- default: `dualgp.learn(None, ...)`, which chooses the kernel, then `condition` if that is left to do.
 - neighbours, all rows: Matern-3/2 by `Neighbours()`, and by `FullData()` from there.
 - near: as neighbours, with the kernel chosen, and predictions from the 200 nearest rows alone.
 - published: no learning, the hyperparameters published with the paper.
@@ -23,7 +23,6 @@ import dualgp as dg
 from dualgp.data import large, published_model, uci
 from dualgp.data.large import LOADERS
 from dualgp.data.uci import Dataset
-from dualgp.operators.nearest import NearestRows, neighbour_weights
 
 KEY = jax.random.key(0)
 
@@ -48,12 +47,9 @@ def default(name: str, data: Dataset) -> tuple[np.ndarray, np.ndarray, dict]:
 
 def near(name: str, data: Dataset) -> tuple[np.ndarray, np.ndarray, dict]:
     learned = dg.learn(None, data.x, data.y, key=KEY, method=dg.learning.Neighbours())
-    model, offset = learned.model, float(learned.model.mean)
-    rows = NearestRows(model.kernel, data.x).query(data.x_test, 200)
-    weights, variance = neighbour_weights(model.kernel, model.noise, data.x_test, data.x, rows)
-    mean = offset + np.sum(weights * (data.y[rows] - offset), axis=1)
+    posterior = learned.model.condition(data.x, data.y, num_far=0, neighbours=200, num_samples=0, key=KEY)
     kernels = {name: round(lost, 4) for name, lost in learned.kernels.items()}
-    return mean, np.sqrt(variance + float(model.noise)), {"kernels": kernels}
+    return *posterior.predict(data.x_test, noise=True), {"kernels": kernels}
 
 
 def all_rows(name: str, data: Dataset) -> tuple[np.ndarray, np.ndarray, dict]:

@@ -357,3 +357,36 @@ def test_active_dims_of_a_scale_kernel_are_refused():
     model = SingleTaskGP(x, y[:, None], covar_module=ScaleKernel(MaternKernel(2.5), active_dims=[0]))
     with pytest.raises(ValueError, match="active_dims"), torch.no_grad():
         draw_matheron_paths(model, torch.Size([2]), prior_sampler=dual_prior, update_strategy=dual_update)
+
+
+@pytest.fixture(scope="module", params=["both fields", "neighbours alone"])
+def corrected(request):
+    """A posterior whose far field has not converged, or that has none."""
+    far = {"num_far": 0} if request.param == "neighbours alone" else {"max_passes": 0.7}
+    settings = {"solver": dg.BlockDescent(block_size=12, tol=0.0), "num_samples": NUM, "num_features": 128, **far}
+    model = dg.GaussianProcess(KERNELS["matern52"], noise=0.01, mean=0.3)
+    return model.condition(*data(), neighbours=10, key=jax.random.key(0), **settings)
+
+
+def test_the_near_field_is_the_same_in_torch(corrected):
+    x = points(9)
+    posterior = DualGPModel(corrected).posterior(x[:, None])
+    np.testing.assert_allclose(posterior.mean[:, 0, 0], corrected.mean(x.numpy()), atol=1e-6)
+    np.testing.assert_allclose(posterior.variance[:, 0, 0] ** 0.5, corrected.std(x.numpy()), rtol=1e-4)
+    functions, chosen = all_paths(corrected)
+    assert functions.near is not None
+    np.testing.assert_allclose(functions(x), corrected.samples(x.numpy())[chosen], atol=1e-6)
+    slots = points(NUM, 1)
+    own = torch.stack([functions(slots[i])[i] for i in range(NUM)])
+    np.testing.assert_allclose(functions(slots), own, atol=1e-9)
+
+
+def test_gradients_of_the_near_field_are_those_of_finite_differences(corrected):
+    functions, _ = all_paths(corrected)
+    x = points(3).requires_grad_()
+    (gradient,) = torch.autograd.grad(functions(x).sum(), x)
+    for i, j in np.ndindex(3, D):
+        step = torch.zeros_like(x)
+        step[i, j] = 1e-6
+        difference = (functions(x + step) - functions(x - step)).sum().detach() / 2e-6
+        assert float(gradient[i, j]) == pytest.approx(float(difference), rel=1e-3, abs=1e-3)

@@ -83,7 +83,7 @@ class TableModel:
         if held_out is not None:
             table, y = self.complete(held_out)
             return self.distribution(table), y, f"{table.num_rows:,} held-out rows"
-        if not posterior.is_exact and posterior.num_samples <= 2:
+        if not (posterior.is_exact or posterior.neighbours) and posterior.num_samples <= 2:
             return None
         prediction = regressor.units_.prediction(
             fitted_data(regressor)[0] - regressor.X_offset_, *posterior.leave_one_out()

@@ -18,6 +18,7 @@ from torch import Size, Tensor
 
 from dualgp._arrays import wide
 from dualgp.botorch.kernels import kernel_block
+from dualgp.botorch.near import NearField, combine_variances
 from dualgp.botorch.paths import POINT_BLOCK, StreamedPaths, in_blocks, prior_values, recomputed, update_values
 from dualgp.kernels.features import Features
 from dualgp.posterior import Posterior
@@ -47,15 +48,16 @@ class DualGPModel(Model):
             raise TypeError(
                 f"DualGPModel takes a posterior such as GaussianProcess.condition's, got {type(fitted).__name__}."
             )
-        if not fitted.has_std:
+        if fitted.prior is None and not fitted.is_exact:
             raise ValueError(NO_SAMPLES)
         self.fitted = fitted
         self.kernel, self.mean, self.noise = fitted.model.kernel, float(fitted.model.mean), float(fitted.model.noise)
         with wide():
             self.jitter = JITTER * float(np.max(self.kernel.diagonal(fitted.x)))
-        self.register_buffer("data", shared(fitted.x))
+        self.register_buffer("data", shared(fitted.far.x))
         self.register_buffer("weights", shared(fitted.weights))
         self.register_buffer("feature_weights", None if fitted.prior is None else shared(fitted.prior.weights))
+        self.near = NearField(fitted) if fitted.neighbours else None
         self.register_buffer("factor", None if fitted.solution.factor is None else shared(fitted.solution.factor))
 
     def posterior(
@@ -121,7 +123,10 @@ class DualGPModel(Model):
         return mean.unflatten(0, x.shape[:2]), prior - half.mT @ half
 
     def _sampled(self, x: Float[Tensor, "b q d"]) -> tuple[Float[Tensor, "b q"], Float[Tensor, "b q q"]]:
-        """The mean, and the average of products of sample deviations phi(x) @ w - k(x, X) @ weights."""
+        """The mean, and the average of products of sample deviations phi(x) @ w - k(x, X) @ weights - u @ r_N.
+
+        With a near field variances are those of `Posterior.std`; correlations are the samples'.
+        """
         features, s = prior_features(self.fitted), self.feature_weights.shape[1]
         if x.shape[1] > s:
             raise ValueError(
@@ -130,9 +135,17 @@ class DualGPModel(Model):
             )
 
         def block(x: Tensor) -> Tensor:
-            update = update_values(self.kernel, self.data, self.weights, x)
-            deviations = prior_values(features, self.feature_weights, x) - update[:, 1:]
-            return torch.cat([self.mean + update[:, :1], deviations], dim=1)
+            update, prior = self._far(x), prior_values(features, self.feature_weights, x)
+            if self.near is None:
+                return torch.cat([self.mean + update[:, :1], prior - update[:, 1:]], dim=1)
+            near = self.near(x)
+            update = update + near.correction
+            deviations = prior - update[:, 1:]
+            variance = near.variance
+            if not self.near.is_alone:
+                variance = combine_variances(deviations, prior - near.alone[:, 1:], near.variance)
+            size = (variance * s / deviations.square().sum(dim=1).clamp(min=torch.finfo(x.dtype).tiny)).sqrt()
+            return torch.cat([self.mean + update[:, :1], size[:, None] * deviations], dim=1)
 
         values = in_blocks(block, x.flatten(0, 1)).unflatten(0, x.shape[:2])
         mean, deviations = values[..., 0], values[..., 1:]
@@ -141,6 +154,12 @@ class DualGPModel(Model):
         # with 64 functions the variance of one of 10 given the rest is 1.0 to 1.1 of the exact one instead of 0.87.
         shrunk = s / (s + x.shape[1] - 1) * covariance
         return mean, shrunk + torch.diag_embed((covariance - shrunk).diagonal(dim1=-2, dim2=-1))
+
+    def _far(self, x: Tensor) -> Tensor:
+        """k(x, G) @ weights."""
+        if not self.data.shape[0]:
+            return torch.zeros(len(x), self.weights.shape[1], dtype=x.dtype, device=x.device)
+        return update_values(self.kernel, self.data, self.weights, x)
 
     def _observation_noise(self, noise: bool | Tensor, mean: Tensor) -> Tensor:
         if isinstance(noise, Tensor):  # (batch) x q x 1, variances
@@ -162,6 +181,8 @@ def _draw_matheron_paths(
             "or more."
         )
     chosen = torch.randperm(there)[:wanted].to(model.weights.device)
+    is_corrected = model.fitted.samples.near is not None  # where the far field alone has not converged
+    near = NearField(model.fitted, lambda columns: columns[:, :1] - columns[:, 1 + chosen]) if is_corrected else None
     return StreamedPaths(
         model.kernel,
         model.data,
@@ -170,6 +191,7 @@ def _draw_matheron_paths(
         mean=model.mean,
         features=prior_features(model.fitted),
         feature_weights=model.feature_weights[:, chosen],
+        near=near,
     )
 
 

@@ -20,6 +20,7 @@ from torch import Size, Tensor
 from torch.utils.checkpoint import checkpoint
 
 from dualgp.botorch.kernels import feature_matrix, kernel_block
+from dualgp.botorch.near import NearField
 from dualgp.kernels import Features, Kernel
 
 TILE_ENTRIES = 1 << 20  # of K that exist at once: 8 MB in float64
@@ -83,8 +84,10 @@ class StreamedPaths(SamplePath):
         features: Features | None = None,
         feature_weights: Float[Tensor, "num s"] | None = None,
         input_transform: Any = None,
+        near: NearField | None = None,
     ) -> None:
         SamplePath.__init__(self)
+        self.near = near
         self.kernel, self.features, self.mean, self.sample_shape = kernel, features, mean, sample_shape
         self.register_buffer("data", data)
         self.register_buffer("weights", weights)
@@ -121,8 +124,11 @@ class StreamedPaths(SamplePath):
             values = torch.as_tensor(self.mean).to(x)
             if self.data.shape[0]:
                 values = values + update_values(self.kernel, self.data, weights, x)
+            if self.near is not None:
+                values = values + (self.near(x).correction if x.ndim == 2 else self.near.of_each(x, functions))
             return values if self.features is None else values + prior_values(self.features, feature_weights, x)
 
+        functions = torch.arange(self.sample_shape.numel()) if index is None else index
         return in_blocks(block, x)
 
     def _broadcast(self, batch: Size) -> Size:

@@ -63,8 +63,10 @@ if TYPE_CHECKING:
     help="Put a random share of the rows aside and evaluate on them, e.g. 0.1.",
 )
 @click.option("--max-seconds", type=Number(0, min_open=True), help="Stop about then with what there is.")
-@click.option("--samples", type=click.IntRange(2), default=64, show_default=True, help="Posterior functions.")
-@click.option("--tol", type=Number(0, 1), default=1e-2, show_default=True, help="Relative residual to reach.")
+@click.option("--samples", type=click.IntRange(2), default=16, show_default=True, help="Posterior functions.")
+@click.option(
+    "--tol", type=Number(0, 1), help="Relative residual to reach, instead of what rows kept aside say is enough."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all randomness.")
 @click.option("--resume", is_flag=True, help="Go on from an unfinished fit of the same table.")
 @click.option(
@@ -95,7 +97,7 @@ def fit(
     hold_out: float,
     max_seconds: float | None,
     samples: int,
-    tol: float,
+    tol: float | None,
     seed: int,
     resume: bool,
     transform: str,

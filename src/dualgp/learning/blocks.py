@@ -23,6 +23,7 @@ from dualgp.learning.problem import Problem
 BLOCK_OPERATIONS = 16 * 192**3
 MOST_AT_ONCE = 64
 SEARCH_ENTRIES = 1 << 22  # distances at once: 16 MB
+EACH = 8  # nearest rows of every row of a block, of which it is given the nearest
 # Blocks times rows from which a k-d tree is quicker than looking at all rows: 512 blocks of 1.8 million rows with 11
 # inputs take 3 s by it.
 TREE_FROM = 1 << 27
@@ -137,45 +138,56 @@ def find_given(
     num: int,
     check_time: Callable[[], Any] = lambda: None,
 ) -> list[Int[np.ndarray, " _"]]:
-    """For each cell the `num` nearest to its middle of the rows whose turn comes before its own."""
-    centres = np.stack([coordinates[cell].mean(axis=0) for cell in cells])
+    """For each cell `num` of the rows whose turn comes before its own: the nearest of every row of the cell.
+
+    In many dimensions the rows nearest to the middle of a cell are near to none of its rows.
+    """
     given: list[Any] = [None] * len(cells)
     # Of 2^-level of the rows at least half come before a cell that looks at this level.
     levels = np.floor(-np.log2(np.maximum(turns, 0.5 / len(turn)))).astype(int)
     for level in np.unique(levels):
         early = np.flatnonzero(turn < 2.0**-level)
         some = np.flatnonzero(levels == level)
-        search = _search_by_tree if len(early) * len(some) >= TREE_FROM else _search_all
-        near = search(coordinates[early], turn[early], centres[some], turns[some], num, check_time)
-        for place, found in zip(some, near, strict=True):
-            given[place] = early[found]
+        sizes = [len(cells[place]) for place in some]
+        queries, its = coordinates[np.concatenate([cells[place] for place in some])], np.repeat(turns[some], sizes)
+        each = max(-(-num // max(min(sizes), 1)), min(num, EACH))
+        search = _search_by_tree if len(early) * len(queries) >= TREE_FROM else _search_all
+        near = search(coordinates[early], turn[early], queries, its, each, check_time)
+        for place, found in zip(some, np.split(near, np.cumsum(sizes)[:-1]), strict=True):
+            ranked = found.ravel(order="F")
+            ranked = ranked[ranked >= 0]
+            given[place] = early[ranked[np.sort(np.unique(ranked, return_index=True)[1])][:num]]
     return given
 
 
 def _search_all(
-    coordinates: Any, turn: Any, centres: Any, turns: Any, num: int, check_time: Callable[[], Any]
-) -> list[np.ndarray]:
-    """By looking at all rows, some centres at a time."""
-    norms, found = np.einsum("ij,ij->i", coordinates, coordinates), list[np.ndarray]()
-    at_once = max(1, SEARCH_ENTRIES // max(len(norms), 1))
-    for start in range(0, len(centres), at_once):
+    coordinates: Any, turn: Any, queries: Any, turns: Any, num: int, check_time: Callable[[], Any]
+) -> Int[np.ndarray, "queries num"]:
+    """By looking at all rows, some queries at a time; -1 where there are fewer."""
+    norms, near = np.einsum("ij,ij->i", coordinates, coordinates), np.full((len(queries), num), -1)
+    at_once, count = max(1, SEARCH_ENTRIES // max(len(norms), 1)), min(num, len(norms))
+    for start in range(0, len(queries), at_once):
         check_time()
         some = slice(start, start + at_once)
-        squared = norms - 2.0 * centres[some] @ coordinates.T
+        squared = norms - 2.0 * queries[some] @ coordinates.T
         squared[turn >= turns[some, None]] = np.inf
-        near = np.argpartition(squared, num - 1, axis=1)[:, :num] if num < len(norms) else None
-        for row, distances in enumerate(squared):
-            places = np.arange(len(norms)) if near is None else near[row]
-            found.append(places[np.isfinite(distances[places])].copy())
-    return found
+        places = np.argpartition(squared, count - 1, axis=1)[:, :count] if count else np.zeros((len(squared), 0), int)
+        distances = np.take_along_axis(squared, places, axis=1)
+        order = np.argsort(distances, axis=1)
+        places, distances = (np.take_along_axis(array, order, axis=1) for array in (places, distances))
+        near[some, :count] = np.where(np.isfinite(distances), places, -1)
+    return near
 
 
 def _search_by_tree(
-    coordinates: Any, turn: Any, centres: Any, turns: Any, num: int, check_time: Callable[[], Any]
-) -> list[np.ndarray]:
+    coordinates: Any, turn: Any, queries: Any, turns: Any, num: int, check_time: Callable[[], Any]
+) -> Int[np.ndarray, "queries num"]:
     """By a k-d tree of the rows, of which at least half come before: three times as many are looked at."""
     check_time()
     tree = cKDTree(coordinates, balanced_tree=False, compact_nodes=False)
     check_time()
-    near = tree.query(centres, np.arange(1, min(3 * num, len(turn)) + 1))[1]
-    return [row[turn[row] < its][:num] for row, its in zip(near, turns, strict=True)]
+    found = np.atleast_2d(tree.query(queries, np.arange(1, min(3 * num, len(turn)) + 1), workers=-1)[1])
+    comes_after = turn[found] >= turns[:, None]
+    order = np.argsort(comes_after, axis=1, kind="stable")
+    found = np.where(np.take_along_axis(comes_after, order, axis=1), -1, np.take_along_axis(found, order, axis=1))
+    return np.pad(found[:, :num], ((0, 0), (0, max(0, num - found.shape[1]))), constant_values=-1)

@@ -1,0 +1,76 @@
+"""The near field in torch: the nearest of all rows of each point, weighed in double precision, with torch's gradients.
+
+Neighbours are found by the posterior's own tree; there is no derivative through the choice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dualgp.botorch.kernels import kernel_block
+from dualgp.posterior import Posterior
+
+ROUNDING = 4.0  # times eps and the trace: what rounding takes from the diagonal
+POINTS_AT_ONCE = 32  # whose neighbours have one common block of the kernel
+
+
+class NearValues(NamedTuple):
+    """At m points: u @ r_N and u @ targets_N for every column, and the variance given the neighbours alone."""
+
+    correction: Tensor
+    alone: Tensor
+    variance: Tensor
+
+
+class NearField:
+    """`dualgp.posterior.near.NearField` of a posterior, or of some combinations of its columns, at tensors."""
+
+    def __init__(self, fitted: Posterior, combine: Any = None) -> None:
+        near: Any = fitted.predictor.near
+        self.fitted, self.num, self.search = fitted, near.num, near.search
+        columns = (near.targets if near.residuals is None else near.residuals, near.targets)
+        self.residuals, self.targets = (torch.tensor(np.asarray(array, np.float64)) for array in columns)
+        if combine is not None:
+            self.residuals, self.targets = combine(self.residuals), combine(self.targets)
+        self.is_alone = near.residuals is None
+
+    def __call__(self, x: Tensor) -> NearValues:
+        """Values at (m, d) points, m points at once that share a block of the kernel."""
+        parts = [self._values(part) for part in x.double().split(POINTS_AT_ONCE)]
+        return NearValues(*(torch.cat(arrays).to(x) for arrays in zip(*parts, strict=True)))
+
+    def of_each(self, x: Tensor, index: Tensor) -> Tensor:
+        """u @ r_N of the functions `index` at points of their own, (slots, m, d) -> (slots, m)."""
+        return torch.stack([self(points).correction[:, i] for points, i in zip(x, index, strict=True)])
+
+    def _values(self, x: Tensor) -> NearValues:
+        near = torch.from_numpy(self.search.query(x.detach().cpu().numpy(), self.num).astype(np.int64))
+        rows, place = near.unique(return_inverse=True)
+        kernel, noise = self.fitted.model.kernel, float(self.fitted.model.noise)
+        data = torch.tensor(np.asarray(self.search.read(rows.numpy()[:, None])[:, 0], np.float64))
+        with torch.no_grad():
+            matrix = kernel_block(kernel, data, data)[place[:, :, None], place[:, None, :]]
+            trace = matrix.diagonal(dim1=1, dim2=2).sum(dim=1)
+            shift = noise + ROUNDING * torch.finfo(matrix.dtype).eps * trace
+            factor = torch.linalg.cholesky(matrix + shift[:, None, None] * torch.eye(near.shape[1], dtype=matrix.dtype))
+        across = kernel_block(kernel, data, x).T.gather(1, place)
+        weights = torch.cholesky_solve(across[..., None], factor)[..., 0]
+        own = torch.cat([kernel_block(kernel, point[None], point[None])[0] for point in x])
+        correction, alone = (
+            torch.einsum("mk,mks->ms", weights, array[near]) for array in (self.residuals, self.targets)
+        )
+        return NearValues(correction, alone, (own - (across * weights).sum(dim=1)).clamp(min=0.0))
+
+
+def combine_variances(deviations: Tensor, simple: Tensor, variance: Tensor) -> Tensor:
+    """`dualgp.operators.variance.combine_variances` of tensors."""
+    if deviations.shape[1] < 3:
+        return variance
+    square = simple.square().sum(dim=1).clamp(min=torch.finfo(simple.dtype).tiny)
+    slope = (deviations * simple).sum(dim=1) / square
+    rest = (deviations - slope[:, None] * simple).square().mean(dim=1)
+    return torch.minimum(slope.square() * variance + rest, variance)
