@@ -103,7 +103,7 @@ def test_functions_are_written_one_in_a_column(folder):
     found = pandas.read_csv(folder / "functions.tsv", sep="\t")
     assert list(found) == ["f1", "f2", "f3"] and len(found) == 60
     text = run("sample", folder / "houses.dgp", folder / "new.parquet", "-n", 99, "-o", folder / "x.csv", code=2)
-    assert "has 64 posterior functions" in text
+    assert "has 16 posterior functions" in text
 
 
 def test_info_says_what_is_in_a_model(folder):

@@ -137,14 +137,21 @@ def test_members_that_do_not_belong_are_refused_before_anything_is_allocated(kin
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("y_scale_", -5.0), ("y_scale_", float("nan")), ("predict", 1.0), ("noise_", -1.0), ("n_features_in_", 2)],
+    [
+        *[("units_.y_scale", -5.0), ("units_.y_scale", float("nan")), ("units_.warp", None), ("units_.slopes", [1.0])],
+        *[("units_.warp.kind", "cosine"), ("units_.warp.scale", 0.0), ("encoding_", 1.0), ("decisions_", 3)],
+        *[("predict", 1.0), ("noise_", -1.0), ("n_features_in_", 2)],
+    ],
 )
 def test_attributes_that_make_no_sense_are_refused(field, value, tmp_path):
     dg.save(exact(), tmp_path / "m")
     header, arrays = read(tmp_path / "m")
-    header["content"]["fields"][field] = value
+    content, (*outer, last) = header["content"], field.split(".")
+    for name in outer:
+        content = content["fields"][name]
+    content["fields"][last] = value
     write(tmp_path / "m", header, arrays)
-    with pytest.raises(NotReadable, match=field):
+    with pytest.raises(NotReadable, match="does not hold together"):
         dg.load(tmp_path / "m")
 
 

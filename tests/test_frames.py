@@ -1,5 +1,6 @@
 """GPRegressor on tables as people have them: copies, trends, frames with more than numbers."""
 
+import jax
 import numpy as np
 import pandas
 import polars
@@ -9,7 +10,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import dualgp as dg
+from dualgp._npz import NotReadable, read, write
 from dualgp.conditioning import distinct_rows
+from dualgp.learning.priors import scales_seen
+from dualgp.posterior.posterior import AllRows
+from dualgp.tablemodel import fitted_data
 
 
 def made_up(n=300, seed=0):
@@ -58,6 +63,72 @@ def test_both_frame_libraries_and_any_order_of_columns_give_the_same(fitted):
         fitted.predict(frame.drop(columns="city"))
     with pytest.raises(TypeError, match="fitted to a frame with the columns 'area'"):
         fitted.predict(frame.to_numpy())
+
+
+def test_the_kernel_that_is_chosen_for_a_frame_keeps_the_groups(fitted):
+    assert "Kernel: " in fitted.message_  # others were tried, with as many lengthscales
+    assert fitted.kernel_.widths == fitted.encoding_.widths and max(fitted.kernel_.widths) > 1
+    assert fitted.kernel_.lengthscale.shape == (len(fitted.encoding_.widths),)
+    assert fitted.lengthscale_.shape == (sum(fitted.encoding_.widths),)
+
+
+@pytest.mark.parametrize("kind", [dg.Matern32, dg.kernels.Laplace, dg.kernels.Periodic, dg.kernels.RationalQuadratic])
+def test_shared_lengthscales_are_those_that_are_repeated(kind):
+    x = np.random.default_rng(0).normal(size=(7, 3))
+    shared, repeated = kind([0.9, 1.7], 1.1, widths=(1, 2)), kind([0.9, 1.7, 1.7], 1.1)
+    np.testing.assert_array_equal(shared(x, x), repeated(x, x))
+    np.testing.assert_array_equal(shared.coordinates(x), repeated.coordinates(x))
+    with pytest.raises(ValueError, match="width"):
+        kind([0.9, 1.7], 1.1, widths=(3, 0))
+
+
+def test_priors_see_the_distances_of_a_group_and_the_periods_of_columns():
+    kernel = dg.kernels.Periodic([0.9, 1.7], 1.1, period=[1.0, 2.0, 3.0], widths=(1, 2))
+    model, scales = dg.GaussianProcess(kernel, 0.1), np.array([1.0, 3.0, 4.0])
+    np.testing.assert_allclose(scales_seen(model, "kernel.lengthscale", scales), [1.0, 5.0])
+    np.testing.assert_allclose(scales_seen(model, "kernel.period", scales), scales)
+
+
+def change_column(header, name, value):
+    columns = header["content"]["fields"]["encoding_"]["fields"]["columns"]["tuple"]
+    for column in columns:
+        if name in column["fields"]:
+            column["fields"][name] = value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: change_column(header, "fill", float("inf")),
+        lambda header: change_column(header, "median", 7.0),
+        lambda header: change_column(header, "usual", -1.0),
+        lambda header: change_column(header, "effects", None),
+        lambda header: change_column(header, "circles", {"tuple": ["decade"]}),
+        lambda header: header["content"]["fields"]["encoding_"]["fields"]["columns"]["tuple"].pop(),
+        lambda header: header["content"]["fields"]["units_"]["fields"].update(x_offset={"array": "a0"}),
+    ],
+)
+def test_encodings_that_were_changed_are_not_loaded(change, fitted, tmp_path):
+    dg.save(fitted, tmp_path / "m")
+    header, arrays = read(tmp_path / "m")
+    change(header)
+    arrays = {name: arrays[name] for name in arrays if f"'{name}'" in str(header)}
+    write(tmp_path / "m", header, arrays)
+    with pytest.raises(NotReadable, match="does not hold together"):
+        dg.load(tmp_path / "m")
+
+
+def test_fitted_data_are_all_rows_where_only_some_have_weights():
+    x = np.random.default_rng(0).normal(size=(400, 2)) + 5.0
+    y = np.exp(np.sin(x[:, 0]) + x[:, 1])
+    model = dg.GPRegressor(random_state=0, learn=False, target_transform="log", trend=True).fit(x, y)
+    targets = model.units_.targets(centred := model.units_.inputs(x), y)
+    model.posterior_ = model.posterior_.model.condition(
+        centred, targets, solver=dg.BlockDescent(block_size=64), neighbours=16, num_far=100, key=jax.random.key(0)
+    )
+    assert isinstance(model.posterior_.all_rows, AllRows) and model.posterior_.num_far == 100
+    for found, expected in zip(fitted_data(model), (x, y), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_unknown_and_rare_values_have_wider_bars(fitted):

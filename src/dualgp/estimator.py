@@ -198,8 +198,8 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         """What was done and how good it is, in plain words and in the units of the data."""
         check_is_fitted(self)
         model = f"Kernel {self.kernel_!r}, noise variance {self.noise_:.4g}, mean {self.mean_:.4g}."
-        solution = self.posterior_.report_solution(unit=self.y_scale_)
-        return "\n".join([self.posterior_.report_size(), model, self.message_, *self.decisions_, *solution])
+        said = (self.message_, *self.decisions_, *self.report_solution())
+        return "\n".join([self.posterior_.report_size(), model, *said])
 
     @property
     def _is_free(self) -> bool:

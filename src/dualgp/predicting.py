@@ -105,6 +105,13 @@ class Predicting:
 
         return functions
 
+    def report_solution(self) -> list[str]:
+        """The sentences of the report about how well the equations were solved."""
+        sentences = self.posterior_.report_solution(unit=self.y_scale_)
+        if self.warp_.kind == "none":
+            return sentences
+        return [*sentences, f"Errors in these sentences are those of the transformed target ({self.warp_.kind})."]
+
     @property
     def X_offset_(self) -> np.ndarray:
         """Where inputs are centred."""

@@ -152,8 +152,7 @@ def _inputs(model: TableModel, held_out: Any) -> list[str]:
 
 def _solution(model: TableModel) -> list[str]:
     posterior = model.regressor.posterior_
-    sentences = posterior.report_solution(unit=model.regressor.y_scale_)
-    lines = "<br>".join(html.escape(line) for line in sentences)
+    lines = "<br>".join(html.escape(line) for line in model.regressor.report_solution())
     parts = ["<h2>How well were the equations solved?</h2>", f"<p>{lines}</p>"]
     if len(posterior.solution.trace.passes) > 1:
         parts.append(_figure(lambda axes: plots.convergence(model.regressor, axes=axes)))
