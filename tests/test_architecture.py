@@ -21,7 +21,7 @@ FLOW = {
     "checkpoints": ("checkpoints",),
     "solvers": ("solvers",),
     "posterior": ("posterior",),
-    "gp": ("gp", "budget"),
+    "gp": ("gp", "budget", "fields", "updates"),
     "learning": ("learning",),
     "decisions": ("maxima", "thompson"),
     "sklearn": ("conditioning", "estimator", "data.fingerprints"),
@@ -49,7 +49,7 @@ NOT_CORE = (
     *(f"data.{name}" for name in ("tables", "encoding", "smiles", "shares")),
     *(f"data.{name}" for name in ("uci", "download", "large", "molecules", "synthetic")),
 )
-MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 8100, 350, 39
+MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 8360, 350, 39
 
 
 def is_in(module: str, package: str) -> bool:
