@@ -21,6 +21,7 @@ PER_DIMENSION = [0.7, 1.1, 2.0]
 KERNELS = {
     **{kernel.__name__: kernel(0.9, 1.3) for kernel in SCALED},
     **{f"{kernel.__name__}-per-dimension": kernel(PER_DIMENSION, 0.7) for kernel in SCALED},
+    "shared": dg.Matern32([0.9, 1.7], 1.1, widths=(1, 2)),
     "sum": dg.RBF(2.0, 0.5) + dg.Matern12(PER_DIMENSION, 0.4),
     "product": dg.Matern32(1.2, 0.9) * dg.RBF(PER_DIMENSION, 1.5),
     "scaled": 2.0 * dg.Matern52(0.8, 0.6),

@@ -24,11 +24,15 @@ FLOW = {
     "gp": ("gp", "budget", "fields", "updates"),
     "learning": ("learning",),
     "decisions": ("maxima", "thompson"),
-    "sklearn": ("conditioning", "estimator", "data.fingerprints"),
-    "around": ("distributed", "_sound", "io", "metrics", "plots"),
+    "frames": ("data.columns", "data.encoding", "data.levels", "data.tables"),
+    "sklearn": (
+        *("choices", "conditioning", "estimator", "frames", "predicting", "preparing", "units", "warps", "watcher"),
+        "data.fingerprints",
+    ),
+    "around": ("_sound", "distributed", "effects", "io", "metrics", "plots"),
     "data sets": ("data",),
     "botorch": ("botorch",),
-    "table": ("data.encoding", "data.shares", "data.smiles", "data.tables", "tablemodel", "tablefit", "report", "cli"),
+    "table": ("advice", "data.shares", "data.smiles", "tablemodel", "tablefit", "report", "cli"),
     "front door": ("__init__", "__main__"),
 }
 PLACES = list(FLOW)
@@ -45,11 +49,11 @@ OPEN = {
     ("thompson", "io"): "a sampler saves itself, and io knows every class that a file may hold",
 }
 NOT_CORE = (
-    *("tablefit", "tablemodel", "report", "cli", "botorch", "solvers.descent"),
-    *(f"data.{name}" for name in ("tables", "encoding", "smiles", "shares")),
+    *("advice", "effects", "frames", "tablefit", "tablemodel", "report", "cli", "botorch", "solvers.descent"),
+    *(f"data.{name}" for name in ("tables", "columns", "encoding", "levels", "smiles", "shares")),
     *(f"data.{name}" for name in ("uci", "download", "large", "molecules", "synthetic")),
 )
-MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 8360, 350, 39
+MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 9400, 350, 39
 
 
 def is_in(module: str, package: str) -> bool:

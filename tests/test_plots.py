@@ -3,6 +3,7 @@
 import jax
 import matplotlib
 import numpy as np
+import pandas
 import pytest
 
 import dualgp as dg
@@ -92,3 +93,23 @@ def test_the_input_that_matters_has_the_longest_bar(fitted):
 def test_other_things_are_not_plotted():
     with pytest.raises(TypeError, match="Posterior or a fitted GPRegressor"):
         dg.plots.convergence(dg.GPRegressor())
+
+
+def test_the_columns_that_made_the_data_matter_and_look_like_it():
+    from dualgp.effects import effect, importances
+
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"a": rng.uniform(0, 3, 250), "idle": rng.normal(size=250)})
+    frame["c"] = rng.choice(["u", "v", "w"], 250)
+    y = 3.0 * frame.a + 5.0 * (frame.c == "w") + 0.1 * rng.normal(size=250)
+    regressor = dg.GPRegressor(random_state=0).fit(frame, y)
+    found = importances(regressor, frame, y)
+    assert list(found)[2] == "idle" and found["idle"] < 0.05 and found["a"] > 1.0 and found["c"] > 1.0
+    along, levels = effect(regressor, "a"), effect(regressor, "c")
+    np.testing.assert_allclose(np.polyfit(along.values, along.mean, 1)[0], 3.0, atol=0.1)
+    assert levels.values == ["u", "v", "w"]
+    np.testing.assert_allclose(levels.mean - levels.mean[0], [0.0, 0.0, 5.0], atol=0.2)
+    with pytest.raises(ValueError, match="no column 'd'"):
+        effect(regressor, "d")
+    assert [label.get_text() for label in dg.plots.effect_of(regressor, "c").get_yticklabels()] == ["u", "v", "w"]
+    assert len(dg.plots.importance(regressor).patches) == 3

@@ -12,17 +12,21 @@ import jax
 import numpy as np
 
 from dualgp._checks import as_float_array, check_finite, check_positive
+from dualgp.data.columns import CIRCLES, Column, Levels, Measured, Rank, Time
+from dualgp.data.encoding import Encoding
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel
 from dualgp.maxima import check_bounds
 from dualgp.posterior import ExactPosterior, Posterior
 from dualgp.thompson import ThompsonState
+from dualgp.units import Units
+from dualgp.warps import Warp
 
-NUMBERS = {"y_offset_", "y_scale_", "noise_", "mean_"}
-OF_A_FIT = {"posterior_", "kernel_", "X_offset_", "n_features_in_", "message_", "finished_", "interrupted_", *NUMBERS}
+NUMBERS = {"noise_", "mean_"}
+SAID = {"n_features_in_", "message_", "decisions_", "finished_", "interrupted_"}
+OF_A_FIT = {"posterior_", "kernel_", "units_", "encoding_"} | NUMBERS | SAID
 FITTED = OF_A_FIT | {"lengthscale_", "feature_names_in_", "validation_"}
-KINDS = {"number", "time", "category"}
 
 
 def is_whole(value: Any) -> bool:
@@ -48,7 +52,7 @@ def check_sound(value: Any) -> None:
         _check_state(value)
     elif type(value).__name__ == "TableModel":
         _check_regressor(value.regressor)
-        _check_encoding(value.encoding, value.regressor)
+        _check_table(value.encoding, value.regressor)
 
 
 def _check_posterior(posterior: Posterior) -> None:
@@ -113,29 +117,78 @@ def _check_regressor(regressor: GPRegressor) -> None:
         return
     if OF_A_FIT - there:
         raise ValueError(f"a fitted model has no {', '.join(sorted(OF_A_FIT - there))}")
-    for name in NUMBERS | {"X_offset_"}:
+    for name in NUMBERS:
         check_finite(as_float_array(getattr(regressor, name), name), name)
-    for name in ("y_scale_", "noise_"):
-        check_positive(getattr(regressor, name), name)
+    check_positive(regressor.noise_, "noise_")
     if any(np.ndim(getattr(regressor, name)) for name in NUMBERS) or not isinstance(regressor.kernel_, Kernel):
         raise ValueError("its numbers or its kernel are something else")
-    if not isinstance(regressor.message_, str):
-        raise ValueError("its message_ is no text")
-    d = regressor.posterior_.d
-    widths = {name: np.shape(getattr(regressor, name)) for name in there & {"X_offset_", "lengthscale_"}}
-    widths["feature_names_in_"] = np.shape(getattr(regressor, "feature_names_in_", [""] * d))
-    for name, width in {**widths, "n_features_in_": (regressor.n_features_in_,)}.items():
-        if width != (d,):
-            raise ValueError(f"{name} is not that of {d} inputs")
+    if not _fits(regressor.message_, str) or not _fits(regressor.decisions_, tuple[str, ...]):
+        raise ValueError("what it says of itself is no text")
+    d, encoding = regressor.posterior_.d, regressor.encoding_
+    _check_units(regressor.units_, d)
+    if encoding is not None:
+        _check_encoding(encoding, d)
+    num = d if encoding is None else len(encoding.names)  # columns, of a frame or of an array
+    names = getattr(regressor, "feature_names_in_", [""] * num)
+    if np.shape(names) != (num,) or regressor.n_features_in_ != num:
+        raise ValueError(f"n_features_in_ and the names of columns are not those of {num}")
+    if "lengthscale_" in there and np.shape(regressor.lengthscale_) != (d,):
+        raise ValueError(f"lengthscale_ is not that of {d} inputs")
     _check_posterior(regressor.posterior_)
 
 
-def _check_encoding(encoding: Any, regressor: GPRegressor) -> None:
-    columns, num = encoding.columns, len(encoding.inputs) if encoding.columns else encoding.size
-    if num != regressor.n_features_in_ or not all(column.kind in KINDS for column in columns):
+def _check_units(units: Any, d: int) -> None:
+    if not isinstance(units, Units) or not isinstance(units.warp, Warp):
+        raise ValueError("its units are something else")
+    for name in ("x_offset", "slopes"):
+        vector = getattr(units, name)
+        if name == "x_offset" or vector is not None:
+            check_finite(as_float_array(vector, name), name)
+            if np.shape(vector) != (d,):
+                raise ValueError(f"{name} is not that of {d} inputs")
+    warp = units.warp
+    numbers = [units.y_offset, warp.shift, warp.power] + ([] if warp.kind == "none" else [warp.low, warp.high])
+    check_finite(np.array(numbers, np.float64), "a unit")
+    for scale in (units.y_scale, warp.scale):
+        check_positive(scale, "a unit")
+    if warp.kind not in Warp.KINDS or not warp.low <= warp.high:
+        raise ValueError("the function of the targets is none of those that are known")
+
+
+def _check_table(encoding: Any, regressor: GPRegressor) -> None:
+    """The encoding that a table's model shows is the one that its regressor uses, where that has one."""
+    if regressor.encoding_ is not None and encoding.inputs != regressor.encoding_.inputs:
+        raise ValueError("it has two encodings")
+    if encoding.columns:
+        return _check_encoding(encoding, regressor.posterior_.d)
+    if encoding.size != regressor.posterior_.d:
         raise ValueError("its columns are not those of its inputs")
-    if not all(column.fill is None or math.isfinite(column.fill) for column in columns):
+
+
+def _check_encoding(encoding: Any, d: int) -> None:
+    if not isinstance(encoding, Encoding) or not all(isinstance(column, Column) for column in encoding.columns):
+        raise ValueError("its columns are something else")
+    for column in encoding.columns:
+        _check_column(column)
+    if len(encoding.inputs) != d:
+        raise ValueError("its columns are not those of its inputs")
+
+
+def _check_column(column: Column) -> None:
+    if isinstance(column, Measured) and not math.isfinite(column.fill or 0.0):
         raise ValueError("missing numbers would be replaced by something that is none")
+    if isinstance(column, Time) and not set(column.circles) <= set(CIRCLES):
+        raise ValueError("a time goes round circles that are not known")
+    if isinstance(column, Rank) and not 0 <= column.median <= len(column.categories) - 1:
+        raise ValueError("missing ranks would be replaced by something that is none")
+    if isinstance(column, Levels):
+        for name in ("effects", "doubts"):
+            if np.shape(getattr(column, name)) != (len(column.categories) + 1,):
+                raise ValueError(f"a column has other {name} than values")
+            check_finite(np.asarray(getattr(column, name)), name)
+        doubts: Any = column.doubts
+        if not (np.min(doubts) >= 0 and 0 <= column.usual < math.inf and 0 <= column.apart < math.inf):
+            raise ValueError("a column's doubts are none")
 
 
 def _check_state(state: ThompsonState) -> None:

@@ -120,7 +120,7 @@ def _as_theirs(kernel: Kernel, theirs: ModuleType) -> Any:
         return theirs.ConstantKernel(float(kernel.scale)) * _as_theirs(kernel.kernel, theirs)
     if isinstance(kernel, Constant):
         return theirs.ConstantKernel(float(kernel.variance))
-    lengthscale = getattr(kernel, "lengthscale", np.ones(1))
+    lengthscale = getattr(kernel, "lengthscales", getattr(kernel, "lengthscale", np.ones(1)))
     for nu, kind in MATERN.items():
         if type(kernel) is kind:
             scales = lengthscale.tolist()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,34 +15,26 @@ from dualgp._checks import as_float_array
 from dualgp._random import subkey
 from dualgp._translate import rescaled, translated
 from dualgp.checkpoints import delete
-from dualgp.conditioning import Conditioning, finite_score, one_if_constant, validated
+from dualgp.choices import noise_floor
+from dualgp.conditioning import Conditioning, distinct_rows, validated
+from dualgp.data.encoding import Encoding, make_encoding
+from dualgp.data.tables import as_table
+from dualgp.frames import check_frame, needs_encoding, raw_columns
 from dualgp.gp import GaussianProcess
-from dualgp.kernels import Kernel, Matern32
-from dualgp.learning import Step, learn
-from dualgp.learning.learn import time_to_learn
+from dualgp.kernels import Kernel
 from dualgp.operators import policy
 from dualgp.operators.layout import as_mesh
 from dualgp.operators.noise import check_noise
 from dualgp.posterior import Posterior
+from dualgp.predicting import Predicting
+from dualgp.preparing import NOISE, find_trend, find_warp, make_units, standard_model
 from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, as_solver
 from dualgp.solvers.stopping import Deadline
-
-try:  # scikit-learn >= 1.9
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Older versions of scikit-learn have no callbacks."""
-
-    def with_callbacks(method: Callable) -> Callable:
-        """Older versions of scikit-learn have no callbacks."""
-        return method
+from dualgp.warps import Warp
+from dualgp.watcher import CallbackSupportMixin, Watcher, with_callbacks
 
 
-NOISE = 0.1  # relative to the variance of y, to start from
-
-
-class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
+class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
     """Gaussian process regression on all of the data.
 
     Inputs and targets may have any scale. Up to 4,096 rows the answer is exact. Beyond, predictions have a far field,
@@ -75,27 +65,37 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     random_state : int, RandomState or None
     verbose : int
         1 shows progress, 2 also prints a report.
+    target_transform : "auto", "none", "log", "sqrt" or "yeo-johnson"
+        The monotone function of y that is modelled; predictions come back in units of y. "auto" takes the most likely
+        one where kernel, noise and mean are learned from nothing, and none otherwise.
+    trend : "auto", True or False
+        Whether a linear trend is taken out first: "auto" asks rows that the trend was not fitted to.
+
+    X may be a pandas or polars frame with text, categories, dates and missing values: `data.encoding` makes inputs of
+    them, the same as the command line. Rows that are copies of others count once.
 
     Attributes
     ----------
     kernel_ : Kernel
-        The kernel in the units of the data.
+        The kernel in the units of the data (of the transformed y, where there is a transform).
     noise_ : float
-        The variance of the noise, in squared units of y.
+        The variance of the noise, in such units squared.
     mean_ : float
         The constant that predictions return to far from the data.
     lengthscale_ : array
         One for each input, in its units, if the kernel has them.
     posterior_ : Posterior
-        For centred inputs and standardised targets: `X - X_offset_` and `(y - y_offset_) / y_scale_`. Inputs are
-        centred where the kernel depends on differences only.
+        For centred inputs and standardised targets: `X - X_offset_` and `(z - y_offset_) / y_scale_` less the
+        trend, where z = warp_(y). Inputs are centred where the kernel depends on differences only.
+    units_ : Units
+        All of that, with the slopes of the trend. encoding_ : Encoding or None, for frames.
     finished_ : bool
         False if a limit or Ctrl-C ended the fit early.
     validation_ : Score or None
         RMSE, log density and coverage of the 90 % band of rows that were kept aside while it was solved, in the units
-        of y; None where that was not done, as up to 4,096 rows.
+        of y; None where that was not done, as up to 4,096 rows, and where y was transformed.
     message_ : str
-        What was done, in words; also `print(regressor.report())`.
+        What was done, in words; `decisions_` are sentences about y. Also `print(regressor.report())`.
     """
 
     def __init__(
@@ -112,6 +112,8 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         devices=None,
         random_state=None,
         verbose=0,
+        target_transform="auto",
+        trend="auto",
     ) -> None:
         self.kernel = kernel
         self.noise = noise
@@ -124,18 +126,46 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         self.devices = devices
         self.random_state = random_state
         self.verbose = verbose
+        self.target_transform = target_transform
+        self.trend = trend
 
     @with_callbacks
     def fit(self, X: Any, y: Any) -> GPRegressor:
-        """Learn from (n, d) inputs and (n,) targets, and condition on all of them."""
+        """Learn from (n, d) inputs, or a frame of n rows, and (n,) targets, and condition on all of them."""
+        if needs_encoding(X):
+            return self.fit_table(as_table(X), check_frame(X, y))
         deadline = Deadline(self.max_seconds)
         X, y = validated(self, X, y)
-        self._set_units(X, y)
-        targets = (y - self.y_offset_) / self.y_scale_
-        condition = Conditioning(self._inputs(X), targets, self._key(), deadline, self._settings(len(y)))
-        watcher = _Watcher(self, X, y) if hasattr(self, "_init_callback_context") else None
-        model, self.interrupted_ = self._start(one_if_constant(X.std(axis=0, dtype=np.float64), X)), False
+        self.encoding_: Encoding | None = None
+        keep = distinct_rows(X.T, y)
+        X, y = (X, y) if keep.all() else (X[keep], y[keep])
+        return self._fit(X, y, *find_warp(self.target_transform, X, y, None, self._is_free), deadline, len(keep))
+
+    def fit_table(self, table: Any, y: np.ndarray, encoding: Encoding | None = None) -> GPRegressor:
+        """The same for a table of pyarrow, with an encoding made before where there is one."""
+        deadline, encoding = Deadline(self.max_seconds), make_encoding(table) if encoding is None else encoding
+        keep = distinct_rows(raw_columns(table, encoding), y)
+        table, y = table.filter(keep), y[keep]
+        self.encoding_, X = encoding.fit(table, y)
+        warp, said = find_warp(self.target_transform, X, y, encoding.widths, self._is_free)
+        if warp.kind != "none":  # effects on what is modelled
+            self.encoding_, X = encoding.fit(table, warp(y))
+        self.n_features_in_, self.feature_names_in_ = len(encoding.names), np.array(encoding.names, dtype=object)
+        return self._fit(X, y, warp, said, deadline, len(keep))
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, warp: Warp, said: str, deadline: Deadline, given: int) -> GPRegressor:
+        # Only where nothing depends on the origin: counts, for one, are what they are.
+        centres = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
+        settings, start = self._settings(len(y)), standard_model(X, self._widths)
+        units = make_units(X, y, warp, centres)
+        x, floor = units.inputs(X), noise_floor(warp, y) / units.y_scale**2
+        self.units_, trend = find_trend(self.trend, start, units, x, units.targets(x, y), floor, self._is_free)
+        condition = Conditioning(x, self.units_.targets(x, y), self._key(), deadline, settings, floor)
+        watcher = Watcher(self, X, y) if hasattr(self, "_init_callback_context") else None
+        model, self.interrupted_ = self._start(start), False
         posterior = self._learn(model, condition, watcher) if self.learn else self._take_as_given(model, condition)
+        copies = f"{given - len(y):,} rows are copies of others and count once." if given > len(y) else ""
+        self.decisions_ = tuple(filter(None, [said, trend, copies]))
         self._conclude(posterior, condition, self.checkpoint)
         if watcher:
             watcher.end()
@@ -143,67 +173,18 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             print(self.report())
         return self
 
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, *, noise: bool = True) -> Any:
-        """The mean at (m, d) points; with `return_std` or `return_cov` also the spread of new observations there.
-
-        `noise=False` leaves the noise out: the spread of the function that the observations scatter around.
-        """
-        if return_std and return_cov:
-            raise RuntimeError("At most one of return_std or return_cov can be asked for.")
-        posterior, x = self._ready(X)
-        if (return_std or return_cov) and not posterior.has_std:
-            raise ValueError(
-                "Error bars come from posterior functions, and there are none. Fit with n_samples=64, say."
-            )
-        if return_cov:
-            covariance = posterior.covariance(x, noise=noise)
-            return self._outputs(posterior.mean(x)), covariance * self.y_scale_**2
-        if return_std:
-            mean, std = posterior.predict(x, noise=noise)
-            return self._outputs(mean), std.astype(np.float64) * self.y_scale_
-        return self._outputs(posterior.mean(x))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R^2 of the mean's predictions."""
-        return finite_score(RegressorMixin.score, self, X, y, sample_weight)
-
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Draws of new observations, noise included, jointly at (m, d) points: (m, n_samples).
-
-        They are posterior functions plus noise. Where `n_samples` is more than there are functions, they are exact
-        draws if the fit was exact (up to 4,096 rows), and an error otherwise.
-        """
-        posterior, x = self._ready(X)
-        policy.check_functions(n_samples, len(x), "n_samples")
-        rng = check_random_state(random_state)
-        if n_samples <= posterior.num_samples:
-            which = rng.choice(posterior.num_samples, n_samples, replace=False)
-            values = posterior.samples(x)[which].T.astype(np.float64)
-            values += np.sqrt(float(posterior.model.noise)) * rng.standard_normal(values.shape)
-        elif posterior.is_exact:
-            mean, covariance = posterior.mean(x), posterior.covariance(x, noise=True)
-            values = mean[:, None] + np.linalg.cholesky(covariance) @ rng.standard_normal((len(mean), n_samples))
-        else:
-            raise ValueError(
-                f"There are {posterior.num_samples} posterior functions, {n_samples} draws were asked for. "
-                f"Fit with n_samples={n_samples} to have as many."
-            )
-        return self._outputs(values)
-
-    def sample_functions(self) -> Callable[[Any], np.ndarray]:
-        """The posterior functions, without noise: a callable from (m, d) points to (n_samples, m) values."""
-        check_is_fitted(self)
-        frozen = copy.copy(self)  # later fits and updates make other functions
-        return lambda X: frozen._outputs(frozen.posterior_.samples(frozen._ready(X)[1]))
-
     def update(self, X: Any, y: Any) -> GPRegressor:
         """Condition on more data as well, from where the last solve ended. Learned parameters and scales stay."""
         check_is_fitted(self)
-        X, y = validated(self, X, y, reset=False)
-        targets = (y - self.y_offset_) / self.y_scale_
+        if self.encoding_ is None:
+            X, y = validated(self, X, y, reset=False)
+            x = self.units_.inputs(X)
+        else:
+            y = check_frame(X, y, reset=False)
+            x = self._ready(X)[1]
         posterior = self.posterior_.update(
-            self._inputs(X),
-            targets,
+            x,
+            self.units_.targets(x, y),
             key=subkey(_key(self.random_state), self.posterior_.n),
             solver=self._solver(),
             max_seconds=self.max_seconds,
@@ -218,14 +199,17 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         model = f"Kernel {self.kernel_!r}, noise variance {self.noise_:.4g}, mean {self.mean_:.4g}."
         solution = self.posterior_.report_solution(unit=self.y_scale_)
-        return "\n".join([self.posterior_.report_size(), model, self.message_, *solution])
+        return "\n".join([self.posterior_.report_size(), model, self.message_, *self.decisions_, *solution])
 
-    def _set_units(self, X: np.ndarray, y: np.ndarray) -> None:
-        """Where inputs are centred, and the units of the targets."""
-        # Only where nothing depends on the origin: counts, for one, are what they are.
-        moves = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
-        self.X_offset_ = X.mean(axis=0, dtype=np.float64) if moves else np.zeros(X.shape[1])
-        self.y_offset_, self.y_scale_ = float(y.mean()), float(one_if_constant(y.std(), y))
+    @property
+    def _is_free(self) -> bool:
+        """Whether everything is left to be found."""
+        return self.learn and self.kernel is None and self.noise is None
+
+    @property
+    def _widths(self) -> tuple[int, ...] | None:
+        """How many inputs share each lengthscale."""
+        return None if self.encoding_ is None else self.encoding_.widths
 
     def _settings(self, n: int) -> dict[str, Any]:
         """Settings of `learn` and `condition`."""
@@ -234,19 +218,11 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         solver = as_solver(self._solver())
         return {"solver": solver, "num_samples": num_samples, "mesh": mesh, "progress": bool(self.verbose)}
 
-    def _learn(self, model: GaussianProcess, condition: Conditioning, watcher: _Watcher | None) -> Posterior:
+    def _learn(self, model: GaussianProcess, condition: Conditioning, watcher: Watcher | None) -> Posterior:
         """The posterior of a model that is learned, from `model` on."""
-        learned = learn(
-            model,
-            condition.x,
-            condition.targets,
-            key=subkey(condition.key, "learn"),
-            fixed=() if self.noise is None else ("noise",),
-            choose_kernel=self.kernel is None,
-            max_seconds=time_to_learn(condition.deadline, len(condition.targets)),
-            checkpoint=self.checkpoint,
-            **condition.settings | ({"progress": watcher} if watcher and watcher.has_company else {}),
-        )
+        fixed = () if self.noise is None else ("noise",)
+        watch = watcher if watcher and watcher.has_company else None
+        learned = condition.learn(model, fixed, self.checkpoint, watch, choose_kernel=self.kernel is None)
         self.message_, self.interrupted_ = learned.message, learned.interrupted
         if np.all(condition.targets == condition.targets[:1]):
             self.message_ = f"All targets are {self.y_offset_:.4g}: there is nothing to learn."
@@ -280,14 +256,12 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             warnings.warn(posterior.solution.message, DivergenceWarning, stacklevel=3)
         self._keep(posterior)
 
-    def _start(self, scales: np.ndarray) -> GaussianProcess:
-        """What to start from, on centred inputs and standardised targets; `scales` are those of the inputs."""
+    def _start(self, start: GaussianProcess) -> GaussianProcess:
+        """What to start from, on centred inputs and standardised targets: `start`, but for what was given."""
         units = self.y_scale_**2
-        noise = NOISE * units
-        if self.kernel is None:
-            kernel: Kernel = Matern32(scales * np.sqrt(len(scales)), units)
-        else:
-            kernel, white = translated(self.kernel, self.learn, len(scales))
+        kernel, noise = rescaled(start.kernel, units), float(start.noise) * units
+        if self.kernel is not None:
+            kernel, white = translated(self.kernel, self.learn, len(self.X_offset_))
             noise = noise if white is None else white
         if self.noise is not None:
             given = as_float_array(self.noise, "noise")
@@ -308,44 +282,13 @@ class GPRegressor(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         self.posterior_ = posterior
         self.kernel_: Kernel = rescaled(model.kernel, units)
         self.noise_ = float(model.noise) * units
-        self.mean_ = float(self._outputs(float(model.mean)))
+        self.mean_ = float(self.units_.outputs(float(model.mean)))
         score = posterior.solution.validation
-        self.validation_ = None if score is None else score.in_units(self.y_scale_)
-        lengthscale = getattr(model.kernel, "lengthscale", None)
+        self.validation_ = score.in_units(self.y_scale_) if score and self.warp_.kind == "none" else None
+        lengthscale = getattr(model.kernel, "lengthscales", getattr(model.kernel, "lengthscale", None))
         self.__dict__.pop("lengthscale_", None)  # of an earlier fit with another kernel
         if lengthscale is not None:
             self.lengthscale_ = np.broadcast_to(np.asarray(lengthscale, np.float64), (posterior.d,)).copy()
-
-    def _inputs(self, X: np.ndarray) -> np.ndarray:
-        if not self.X_offset_.any():
-            return X
-        return (X - self.X_offset_).astype(np.float64 if X.dtype == np.uint8 else X.dtype)
-
-    def _outputs(self, values: Any) -> Any:
-        return np.asarray(values, np.float64) * self.y_scale_ + self.y_offset_
-
-    def _ready(self, X: Any) -> tuple[Posterior, np.ndarray]:
-        check_is_fitted(self)
-        return self.posterior_, self._inputs(validated(self, X, reset=False))
-
-
-class _Watcher:
-    """scikit-learn's callbacks: the fit is a task, and every step of learning is a task in it."""
-
-    def __init__(self, estimator: GPRegressor, X: np.ndarray, y: np.ndarray) -> None:
-        self.estimator, self.X, self.y = estimator, X, y
-        self.root = estimator._init_callback_context(max_subtasks=None)
-        self.has_company = bool(getattr(estimator, "_skl_callbacks", None))
-        self.root.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
-
-    def __call__(self, step: Step) -> bool:
-        task = self.root.subcontext(task_name=f"learning from {step.stage}")
-        task.call_on_fit_task_begin(estimator=self.estimator, X=self.X, y=self.y)
-        return task.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)
-
-    def end(self) -> None:
-        """The fit is done."""
-        self.root.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)
 
 
 def _needs_double(solution: Solution) -> bool:

@@ -37,11 +37,13 @@ from dualgp.solvers import Result, Solution, descent, preconditioners
 from dualgp.solvers.base import Trace
 from dualgp.solvers.validation import Score
 from dualgp.thompson import ThompsonState
+from dualgp.units import Units
+from dualgp.warps import Warp
 
 FORMAT, VERSION = "dualgp", 3
 # Classes of the table application, an application of this module, and where they are: imported when a file has one.
 TABLE = {
-    "Column": "dualgp.data.encoding",
+    **{name: "dualgp.data.columns" for name in ("Category", "Levels", "Number", "Rank", "Time")},
     "Encoding": "dualgp.data.encoding",
     "SmilesEncoding": "dualgp.data.smiles",
     "TableModel": "dualgp.tablemodel",
@@ -106,7 +108,7 @@ def _package_class(name: str) -> type | None:
 def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
     found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace]
-    found += [Result, Score, GPRegressor, ThompsonState]
+    found += [Result, Score, GPRegressor, ThompsonState, Units, Warp]
     for module in (kernels, base, features, hashes, solvers, descent, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
@@ -218,6 +220,9 @@ def _as_version_2(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _as_regressor(fields: dict[str, Any]) -> GPRegressor:
     parameters = {name: fields.pop(name) for name in GPRegressor().get_params(deep=False) if name in fields}
+    if "X_offset_" in fields:  # written before targets could be transformed
+        units = Units(*(fields.pop(name) for name in ("X_offset_", "y_offset_", "y_scale_")))
+        fields |= {"units_": units, "encoding_": None, "decisions_": ()}
     regressor = GPRegressor(**parameters)
     if unknown := set(fields) - FITTED:
         raise ValueError(f"it sets {', '.join(sorted(unknown))}")

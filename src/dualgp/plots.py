@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualgp._checks import check_targets
+from dualgp.effects import effect, importances
 from dualgp.estimator import GPRegressor
 from dualgp.posterior import Posterior
+from dualgp.units import Units
+from dualgp.warps import Warp
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +53,7 @@ def convergence(posterior: Any, *, against: str = "passes", axes: Axes | None = 
     axes.set(ylabel="relative residual", title="Convergence")
     residual = float(solution.residual_upper[0])
     if residual > 0:
-        factor = view.y_scale * float(view.posterior.error_bound()) / residual
+        factor = view.units.y_scale * float(view.posterior.error_bound()) / residual
         right = axes.secondary_yaxis(
             "right", functions=(lambda r: factor * np.asarray(r), lambda bound: np.asarray(bound) / factor)
         )
@@ -59,17 +62,23 @@ def convergence(posterior: Any, *, against: str = "passes", axes: Axes | None = 
     return axes
 
 
-def predicted_against_observed(y: Any, mean: Any, std: Any, *, axes: Axes | None = None) -> Axes:
-    """Predictions with 90 % bars against what was observed; perfect ones lie on the line."""
+def predicted_against_observed(
+    y: Any, mean: Any, std: Any, *, warp: Warp | None = None, axes: Axes | None = None
+) -> Axes:
+    """Predictions with 90 % bars against what was observed; perfect ones lie on the line.
+
+    `warp`: all three are of warp(y), as in a `Prediction`; the picture is in units of y, of medians.
+    """
     y, mean, std = _predictions(y, mean, std)
     axes = _axes(axes)
     some = np.random.default_rng(0).permutation(len(y))[:MOST_POINTS]
-    low, high = (mean - NINETY * std)[some], (mean + NINETY * std)[some]
-    axes.vlines(y[some], low, high, color=BLUE, alpha=0.15, lw=0.8, rasterized=True)
+    low, high = mean - NINETY * std, mean + NINETY * std
+    inside = np.mean((y >= low) & (y <= high))
+    y, mean, low, high = (v if warp is None else warp.inverse(v) for v in (y, mean, low, high))
+    axes.vlines(y[some], low[some], high[some], color=BLUE, alpha=0.15, lw=0.8, rasterized=True)
     axes.plot(y[some], mean[some], ".", color=DARK, ms=3, alpha=0.6, rasterized=True)
     ends = [min(y[some].min(), mean[some].min()), max(y[some].max(), mean[some].max())]
     axes.plot(ends, ends, color=RED, lw=1)
-    inside = np.mean(np.abs(y - mean) <= NINETY * std)
     axes.set(
         xlabel="observed",
         ylabel="predicted",
@@ -121,17 +130,49 @@ def slice_through(
     along = values if is_discrete else np.linspace(low, high, 200)
     line = np.tile(centre, (len(along), 1))
     line[:, dimension] = along
-    mean, std = view.predict(line)
+    mean, low_end, high_end = view.band(line)
     axes = _axes(axes)
     if is_discrete:  # between yes and no there is nothing
-        axes.errorbar(along, mean, NINETY * std, fmt="o", color=DARK, ecolor=BLUE, elinewidth=6, alpha=0.9)
+        axes.errorbar(
+            along, mean, [mean - low_end, high_end - mean], fmt="o", color=DARK, ecolor=BLUE, elinewidth=6, alpha=0.9
+        )
         axes.set_xticks(along)
     else:
-        axes.fill_between(along, mean - NINETY * std, mean + NINETY * std, color=BLUE, alpha=0.22, lw=0)
+        axes.fill_between(along, low_end, high_end, color=BLUE, alpha=0.22, lw=0)
         if view.posterior.num_samples:
             axes.plot(along, view.functions(line)[:num_functions].T, color=RED, lw=0.8, alpha=0.7)
         axes.plot(along, mean, color=DARK, lw=1.8)
     axes.set(xlabel=name or view.names[dimension], ylabel="f")
+    return axes
+
+
+def importance(
+    regressor: GPRegressor, X: Any = None, y: Any = None, *, most: int = 20, axes: Axes | None = None
+) -> Axes:
+    """How much larger the error is when a column is shuffled, on rows kept aside (or else the fitted ones)."""
+    found = list(importances(regressor, X, y).items())[:most][::-1]
+    axes = _axes(axes)
+    axes.barh([name for name, _ in found], [max(value, 0.0) for _, value in found], color=BLUE)
+    axes.set(xlabel="more RMSE when it is shuffled", title="What matters")
+    return axes
+
+
+def effect_of(regressor: GPRegressor, column: str, *, axes: Axes | None = None) -> Axes:
+    """The average prediction along a column, or at each value of a text column; shaded for half of the rows."""
+    found = effect(regressor, column)
+    axes = _axes(axes)
+    if found.is_text:
+        places = np.arange(len(found.mean))
+        axes.errorbar(
+            found.mean, places, xerr=[found.mean - found.low, found.high - found.mean], fmt="o", color=DARK, ecolor=BLUE
+        )
+        axes.set_yticks(places, [str(value) for value in found.values])
+        axes.set(title=column)
+        return axes
+    axes.fill_between(found.values, found.low, found.high, color=BLUE, alpha=0.22, lw=0)
+    axes.plot(found.values, found.mean, color=DARK, lw=1.8)
+    axes.set(xlabel=column)
+    axes.tick_params(axis="x", rotation=30 if np.asarray(found.values).dtype.kind == "M" else 0)
     return axes
 
 
@@ -150,9 +191,10 @@ def relevance(posterior: Any, *, names: Sequence[str] | None = None, most: int =
 def relevances(posterior: Any) -> np.ndarray:
     """The numbers that `relevance` draws, one for each input."""
     view = _view(posterior)
-    lengthscale = getattr(view.posterior.model.kernel, "lengthscale", None)
+    kernel = view.posterior.model.kernel
+    lengthscale = getattr(kernel, "lengthscales", getattr(kernel, "lengthscale", None))
     if lengthscale is None:
-        raise ValueError(f"The kernel {view.posterior.model.kernel!r} has no lengthscale for each input.")
+        raise ValueError(f"The kernel {kernel!r} has no lengthscale for each input.")
     return view.x.std(axis=0) / np.asarray(lengthscale, np.float64)
 
 
@@ -162,28 +204,30 @@ class _View:
 
     posterior: Posterior
     names: list[str]
-    x_offset: np.ndarray | float = 0.0
-    y_offset: float = 0.0
-    y_scale: float = 1.0
+    units: Units
 
     @property
     def x(self) -> np.ndarray:
-        return np.asarray(self.posterior.gathered().x, np.float64) + self.x_offset
+        return np.asarray(self.posterior.gathered().x, np.float64) + self.units.x_offset
 
-    def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        mean, std = self.posterior.predict(x - self.x_offset)
-        return np.asarray(mean) * self.y_scale + self.y_offset, np.asarray(std) * self.y_scale
+    def band(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The median of the function, and the ends of its central 90 %."""
+        centred = x - self.units.x_offset
+        found = self.units.prediction(centred, *self.posterior.predict(centred))
+        return found.median, *found.quantiles([0.05, 0.95]).T
 
     def functions(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(self.posterior.samples(x - self.x_offset)) * self.y_scale + self.y_offset
+        centred = x - self.units.x_offset
+        return self.units.outputs(self.posterior.samples(centred), centred)
 
 
 def _view(source: Any) -> _View:
     if isinstance(source, Posterior):
-        return _View(source, [f"x{i + 1}" for i in range(source.d)])
+        return _View(source, [f"x{i + 1}" for i in range(source.d)], Units(np.zeros(source.d), 0.0, 1.0))
     if isinstance(source, GPRegressor) and hasattr(source, "posterior_"):
         names = getattr(source, "feature_names_in_", [f"x{i + 1}" for i in range(source.n_features_in_)])
-        return _View(source.posterior_, list(names), source.X_offset_, source.y_offset_, source.y_scale_)
+        names = names if source.encoding_ is None else source.encoding_.inputs
+        return _View(source.posterior_, list(names), source.units_)
     raise TypeError(f"Plots take a Posterior or a fitted GPRegressor, got {type(source).__name__}.")
 
 

@@ -13,8 +13,10 @@ import numpy as np
 
 from dualgp import __version__, plots
 from dualgp._files import replacing
-from dualgp.data.encoding import complete_rows
-from dualgp.tablemodel import TableModel, fitted_targets, readable, scores
+from dualgp.advice import advise, fifths, readable
+from dualgp.effects import importances
+from dualgp.tablemodel import TableModel
+from dualgp.warps import Prediction, scores
 
 MOST_SLICES = 6
 
@@ -47,8 +49,8 @@ def make_report(model: TableModel, held_out: Any = None) -> str:
     held_out = None if held_out is None else model.table(held_out)
 
     with matplotlib.rc_context({"font.size": 11}):
-        parts = [_summary(model), *_accuracy(model, held_out), *_inputs(model), *_solution(model)]
-    title = f"{html.escape(model.encoding.target)}: a Gaussian process on {model.regressor.posterior_.n:,} rows"
+        parts = [_summary(model), *_accuracy(model, held_out), *_inputs(model, held_out), *_solution(model)]
+    title = f"{html.escape(str(model.encoding.target))}: a Gaussian process on {model.regressor.posterior_.n:,} rows"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -66,18 +68,11 @@ def _summary(model: TableModel) -> str:
 
 
 def _accuracy(model: TableModel, held_out: Any) -> list[str]:
-    regressor, posterior = model.regressor, model.regressor.posterior_
-    if held_out is not None:
-        held_out = held_out.filter(complete_rows(held_out, model.encoding))
-        mean, std = regressor.predict(model.x(held_out), return_std=True)
-        y, what = model.encoding.y(held_out), f"{held_out.num_rows:,} held-out rows"
-    elif not posterior.is_exact and posterior.num_samples <= 2:
+    checked = model.check(held_out)
+    if checked is None:
         return [_note("Without posterior functions there are no error bars to check. Pass held-out data.")]
-    else:
-        mean, std = posterior.leave_one_out()
-        mean, std = mean * regressor.y_scale_ + regressor.y_offset_, std * regressor.y_scale_
-        y, what = fitted_targets(regressor), "each fitted row predicted from all the others"
-    found = scores(y, mean, std)
+    prediction, y, what = checked
+    found = scores(y, prediction)
     explained = 100 * (1 - found["rmse"] ** 2 / max(float(np.var(y)), 1e-300))
     cards = [
         (readable(found["rmse"]), f"RMSE: the typical error, in units of {model.encoding.target}"),
@@ -86,18 +81,32 @@ def _accuracy(model: TableModel, held_out: Any) -> list[str]:
         (readable(found["nll"]), "NLL: the surprise for each row; lower is better"),
         (readable(found["crps"]), "CRPS: error and error bars in one number; lower is better"),
     ]
+    z, bars = prediction.warp(y), (prediction.location, prediction.spread)
     boxes = "".join(f"<div><b>{value}</b>{html.escape(text)}</div>" for value, text in cards)
     return [
         f"<h2>How good are the predictions?</h2><p>Measured on {what}.</p>",
         f'<div class="numbers">{boxes}</div>',
-        _figure(lambda axes: plots.predicted_against_observed(y, mean, std, axes=axes)),
-        _figure(lambda axes: plots.calibration(y, mean, std, axes=axes), (4.4, 4.4)),
+        _figure(lambda axes: plots.predicted_against_observed(z, *bars, warp=prediction.warp, axes=axes)),
+        _figure(lambda axes: plots.calibration(z, *bars, axes=axes), (4.4, 4.4)),
         _note(
             "On the diagonal, bands contain as many observations as they promise. Above it they are too wide, below it "
             "too narrow. The grey area is what chance allows."
         ),
+        _fifths(model, y, prediction),
         _baselines(model, held_out) if held_out is not None else "",
     ]
+
+
+def _fifths(model: TableModel, y: np.ndarray, prediction: Prediction) -> str:
+    """Whether bands are honest for small and for large predictions."""
+    rows = "".join(
+        f"<tr><td>{readable(low)} to {readable(high)}</td><td>{readable(rmse)}</td><td>{100 * coverage:.1f} %</td></tr>"
+        for low, high, coverage, rmse in fifths(y, prediction)
+    )
+    head = f"<tr><th>predicted {html.escape(str(model.encoding.target))}</th><th>RMSE</th><th>90 % band</th></tr>"
+    table = f'<div class="wide"><table>{head}{rows}</table></div>' if rows else ""
+    advice = advise(y, prediction, model.encoding.target)
+    return table + (f"<p>{html.escape(advice)}</p>" if advice else "")
 
 
 def _baselines(model: TableModel, held_out: Any) -> str:
@@ -110,39 +119,33 @@ def _baselines(model: TableModel, held_out: Any) -> str:
     return f'<div class="wide"><table>{head}{rows}</table></div>'
 
 
-def _inputs(model: TableModel) -> list[str]:
-    names, order, parts = model.encoding.inputs, np.arange(len(model.encoding.inputs)), []
-    if hasattr(model.regressor, "lengthscale_"):
-        order = np.argsort(plots.relevances(model.regressor))[::-1]
-        height = 1.2 + 0.3 * min(len(names), 20)
-        parts = [
-            "<h2>What matters?</h2>",
-            _figure(lambda axes: plots.relevance(model.regressor, names=names, axes=axes), (5.6, height)),
-            _note(
-                "An input matters if its values spread over many of its lengthscales. This is about wiggliness: an "
-                "input with a purely linear effect has a long lengthscale and a short bar."
-            ),
-        ]
-    if not model.regressor.kernel_.is_stationary:
-        return parts  # fingerprints: a column by itself means nothing
-    if not model.regressor.posterior_.has_std:
-        return parts  # no error bars to draw
+def _inputs(model: TableModel, held_out: Any) -> list[str]:
+    regressor = model.regressor
+    if not regressor.kernel_.is_stationary:
+        return []  # fingerprints: a column by itself means nothing
+    rows = (None, None) if held_out is None else model.complete(held_out)
+    found = importances(regressor, *rows)
+    height = 1.2 + 0.3 * min(len(found), 20)
 
-    def slice_of(dimension: int) -> str:
+    def effect_of(name: str) -> str:
         def draw(axes: Any) -> None:
-            plots.slice_through(model.regressor, dimension, name=names[dimension], axes=axes)
-            axes.set_ylabel(model.encoding.target)
+            plots.effect_of(regressor, name, axes=axes)
+            axes.set_xlabel(model.encoding.target) if axes.get_title() else axes.set_ylabel(model.encoding.target)
 
         return _figure(draw, (4.2, 3))
 
     return [
-        *parts,
-        "<h2>Along each input</h2>",
-        f'<div class="slices">{"".join(slice_of(int(dimension)) for dimension in order[:MOST_SLICES])}</div>',
+        "<h2>What matters?</h2>",
+        _figure(lambda axes: plots.importance(regressor, *rows, axes=axes), (5.6, height)),
         _note(
-            "The strongest inputs, one at a time; all others stay at their medians. Dark: the mean. Blue: 90 % of "
-            "where the function may be, noise not included. Red: functions drawn from the posterior, each a possible "
-            "truth."
+            "How much larger the typical error becomes when a column is shuffled. Two columns that say the same seem "
+            "to matter less than they do, because each stands in for the other."
+        ),
+        "<h2>Along each column</h2>",
+        f'<div class="slices">{"".join(effect_of(name) for name in list(found)[:MOST_SLICES])}</div>',
+        _note(
+            "The columns that matter most, one at a time: the average prediction over some rows of the table with this "
+            "column set to each value. Half of the rows are within the shaded part or the bar."
         ),
     ]
 

@@ -15,16 +15,19 @@ from dualgp._arrays import in_wide
 from dualgp._random import generator, subkey
 from dualgp.checkpoints import Checkpoint
 from dualgp.conditioning import Conditioning, one_if_constant
-from dualgp.data.encoding import Column, Encoding
+from dualgp.data.columns import Number
+from dualgp.data.encoding import Encoding
 from dualgp.data.shares import RowFile, open_rows
 from dualgp.estimator import GPRegressor
 from dualgp.gp import GaussianProcess
 from dualgp.learning import Learned, Neighbours, learn
 from dualgp.operators import policy
 from dualgp.operators.layout import Layout, make_layout
+from dualgp.preparing import model_of
 from dualgp.solvers import Auto, Result
 from dualgp.solvers.stopping import Deadline
 from dualgp.tablemodel import TableModel
+from dualgp.units import Units
 
 LEARN_ROWS = 50_000  # random rows, of all processes, that hyperparameters are learned from: 25 for each term
 LEARN_SHARE = 0.3  # where time is limited: the rest is left to the solve of all rows
@@ -67,18 +70,20 @@ def fit_share(
     x, y = _read(file, layout.own, inputs, target)
     regressor = GPRegressor(n_samples=n_samples, tol=tol, max_seconds=max_seconds, random_state=random_state)
     regressor.n_features_in_ = len(inputs)
-    (regressor.X_offset_, X_scale), (y_offset, y_scale) = (_scales(array, layout.n) for array in (x, y[:, None]))
-    regressor.y_offset_, regressor.y_scale_ = float(y_offset[0]), float(y_scale[0])
-    x, targets = regressor._inputs(x), (y - regressor.y_offset_) / regressor.y_scale_
+    (x_offset, x_scale), (y_offset, y_scale) = (_scales(array, layout.n) for array in (x, y[:, None]))
+    regressor.encoding_, regressor.decisions_ = None, ()
+    regressor.units_ = Units(x_offset, float(y_offset[0]), float(y_scale[0]))
+    x = regressor.units_.inputs(x)
+    targets = regressor.units_.targets(x, y)
     own_x, own_targets = (Share(array, layout.own, layout.n) for array in (x, targets))
     run = {"solver": Auto(tol=tol), "num_samples": n_samples, "mesh": layout.mesh, "progress": bool(verbose)}
     condition = Conditioning(own_x, own_targets, jax.random.key(random_state), deadline, run)
-    learned = _learn(regressor._start(X_scale), condition, layout, checkpoint, (inputs, target))
+    learned = _learn(regressor._start(model_of(x_scale)), condition, layout, checkpoint, (inputs, target))
     posterior = condition(learned.model, checkpoint=None if checkpoint is None else f"{checkpoint}.solve")
     regressor.message_, regressor.interrupted_ = learned.message, learned.interrupted
     regressor.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED
     regressor._conclude(posterior, condition, checkpoint)
-    encoding = Encoding(tuple(Column(name, "number") for name in inputs), target)
+    encoding = Encoding(tuple(Number(name) for name in inputs), target)
     return TableModel(encoding, regressor)
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from dualgp import metrics
 from dualgp.data.encoding import Encoding, Missing, complete_rows, make_encoding
 from dualgp.data.smiles import SmilesEncoding
 from dualgp.data.tables import as_table
 from dualgp.estimator import GPRegressor
 from dualgp.kernels import Tanimoto
+from dualgp.warps import Prediction, Warp, scores
 
-NINETY = NormalDist().inv_cdf(0.95)  # standard deviations from the mean to either end of the central 90 %
+BAND = (0.05, 0.95)  # the ends of the central 90 %
 RIDGE = np.logspace(-4, 4, 17)  # penalties to choose from
 
 
@@ -36,50 +35,82 @@ class TableModel:
         """A file, a data frame or a dict of columns, read as the one that it was fitted to."""
         return as_table(source, self.encoding.text)
 
-    def x(self, source: Any) -> np.ndarray:
-        """The inputs of a table, with a warning for what the model has never seen."""
-        table = self.table(source)
-        x = self.encoding.x(table, getattr(self.regressor, "lengthscale_", None))
-        for sentence in self.encoding.unseen(table):
-            warnings.warn(sentence, UserWarning, stacklevel=3)
-        return x
+    def predict(self, source: Any, quantiles: Sequence[float] = BAND) -> dict[str, np.ndarray]:
+        """`mean`, `median` and `std` of new observations, and points of their distribution: `q05` and `q95`, say.
 
-    def predict(self, table: Any) -> dict[str, np.ndarray]:
-        """`mean` and `std` of new observations, and the 5 % and 95 % points of their distribution, `q05` and `q95`."""
-        x = self.x(table)
-        mean, std = np.full((2, len(x)), np.nan)
-        if (known := np.isfinite(x).all(axis=1)).any():  # a molecule that cannot be read is not known
-            mean[known], std[known] = self.regressor.predict(x[known], return_std=True)
-        return {"mean": mean, "std": std, "q05": mean - NINETY * std, "q95": mean + NINETY * std}
+        An observation is below the first with probability 0.05. Where the target was transformed (`log`), the median
+        is not the mean: as many observations are above it as below it.
+        """
+        names = quantile_names(quantiles)
+        X, known = self._readable(self.table(source))
+        found = {name: np.full(len(known), np.nan) for name in ("mean", "median", "std", *names)}
+        if known.any():
+            distribution = self.regressor.distribution(X)
+            found["mean"][known], found["std"][known] = distribution.moments()
+            found["median"][known] = distribution.median
+            for name, column in zip(names, distribution.quantiles(quantiles).T, strict=True):
+                found[name][known] = column
+        return found
 
-    def sample(self, table: Any, n_samples: int, random_state: int = 0) -> dict[str, np.ndarray]:
+    def sample(self, source: Any, n_samples: int, random_state: int = 0) -> dict[str, np.ndarray]:
         """Posterior functions at the rows of a table, without noise: `f1`, `f2`, ..."""
-        functions = self.regressor.sample_functions()
         count = self.regressor.posterior_.num_samples
         if n_samples > count:
             raise ValueError(f"This model has {count} posterior functions, {n_samples} were asked for. Fit with more.")
         which = np.random.default_rng(random_state).choice(count, n_samples, replace=False)
-        x = self.x(table)
-        values = np.full((n_samples, len(x)), np.nan)
-        if (known := np.isfinite(x).all(axis=1)).any():
-            values[:, known] = functions(x[known])[which]
+        X, known = self._readable(self.table(source))
+        values = np.full((n_samples, len(known)), np.nan)
+        if known.any():
+            values[:, known] = self.regressor.sample_functions()(X)[which]
         return {f"f{i + 1}": row for i, row in enumerate(values)}
 
-    def evaluate(self, table: Any) -> dict[str, dict[str, float]]:
+    def evaluate(self, source: Any) -> dict[str, dict[str, float]]:
         """RMSE, NLL, coverage of the 90 % band and CRPS on a table with targets, beside two simple predictors."""
-        table = self.table(table)
+        table, y = self.complete(source)
+        x_fitted, y_fitted = fitted_data(self.regressor)
+        ridge = _ridge(x_fitted, y_fitted, self.encoding.x(table))
+        average = Prediction(Warp(), *np.full((2, len(y)), [[y_fitted.mean()], [y_fitted.std()]]))
+        ours = self.regressor.distribution(self._readable(table)[0])
+        found = {"dualgp": ours, "ridge regression": ridge, "mean of the data": average}
+        return {name: scores(y, prediction) for name, prediction in found.items()}
+
+    def check(self, held_out: Any = None) -> tuple[Prediction, np.ndarray, str] | None:
+        """Predictions of rows that they were made without, the truth, and which rows these are.
+
+        Without held-out rows each fitted row is predicted from all others; None if there are no functions to do it.
+        """
+        regressor, posterior = self.regressor, self.regressor.posterior_
+        if held_out is not None:
+            table, y = self.complete(held_out)
+            return self.distribution(table), y, f"{table.num_rows:,} held-out rows"
+        if not (posterior.is_exact or posterior.neighbours) and posterior.num_samples <= 2:
+            return None
+        prediction = regressor.units_.prediction(
+            fitted_data(regressor)[0] - regressor.X_offset_, *posterior.leave_one_out()
+        )
+        return prediction, fitted_data(regressor)[1], "each fitted row predicted from all the others"
+
+    def complete(self, source: Any) -> tuple[Any, np.ndarray]:
+        """The rows of a table that have a target and all that a prediction needs, and their targets."""
+        table = self.table(source)
         table = table.filter(complete_rows(table, self.encoding))
         if not table.num_rows:
             raise ValueError(f"No row has a value of {self.encoding.target!r} and of every input to compare with.")
-        x, y = self.x(table), self.encoding.y(table)
-        posterior = self.regressor.posterior_
-        x_fitted = np.asarray(posterior.gathered().x, np.float64) + self.regressor.X_offset_
-        y_fitted = fitted_targets(self.regressor)
-        return {
-            "dualgp": scores(y, *self.regressor.predict(x, return_std=True)),
-            "ridge regression": scores(y, *_ridge(x_fitted, y_fitted, x)),
-            "mean of the data": scores(y, np.full(len(y), y_fitted.mean()), np.full(len(y), y_fitted.std())),
-        }
+        return table, self.encoding.y(table)
+
+    def distribution(self, table: Any) -> Prediction:
+        """Of new observations at the rows of a table, all of which can be read."""
+        return self.regressor.distribution(self._readable(table)[0])
+
+    def _readable(self, table: Any) -> tuple[Any, np.ndarray]:
+        """What the regressor takes, of the rows that it can take, and which these are."""
+        if self.regressor.encoding_ is not None:
+            return table, np.ones(table.num_rows, bool)
+        x = self.encoding.x(table)
+        for sentence in self.encoding.unseen(table):
+            warnings.warn(sentence, UserWarning, stacklevel=4)
+        known = np.isfinite(x).all(axis=1)  # a molecule that cannot be read is not known
+        return x[known], known
 
 
 def fit_table(
@@ -109,38 +140,34 @@ def fit_table(
         encoding = replace(encoding, notes=(*encoding.notes, note))
     if isinstance(encoding, SmilesEncoding):
         settings = {"kernel": Tanimoto()} | settings
-    return TableModel(encoding, GPRegressor(**settings).fit(encoding.x(table), encoding.y(table)))
+    regressor = GPRegressor(**settings)
+    if isinstance(encoding, SmilesEncoding):
+        return TableModel(encoding, regressor.fit(encoding.x(table), encoding.y(table)))
+    regressor.fit_table(table, encoding.y(table), encoding)
+    return TableModel(regressor.encoding_ or encoding, regressor)
 
 
-def fitted_targets(regressor: GPRegressor) -> np.ndarray:
-    """The y that it was fitted to."""
-    posterior = regressor.posterior_
-    return regressor._outputs(np.asarray(posterior.gathered().targets[:, 0], np.float64) + float(posterior.model.mean))
+def fitted_data(regressor: GPRegressor) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs and targets that it was fitted to."""
+    posterior = regressor.posterior_.gathered()
+    x = np.asarray(posterior.x, np.float64)
+    values = np.asarray(posterior.targets[:, 0], np.float64) + float(posterior.model.mean)
+    return x + regressor.X_offset_, regressor.units_.outputs(values, x)
 
 
-def scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
-    """What `evaluate` says of a prediction."""
-    return {
-        "rmse": metrics.rmse(y, mean),
-        "nll": metrics.nll(y, mean, std),
-        "coverage90": metrics.coverage(y, mean, std, 0.9),
-        "crps": metrics.crps(y, mean, std),
-    }
+def quantile_names(quantiles: Sequence[float]) -> list[str]:
+    """q05 for 0.05, q5 for 0.5, q025 for 0.025: names that differ, in the order of the quantiles."""
+    names = [f"q{100 * level:02.0f}" if round(100 * level, 6) % 1 == 0 else f"q{100 * level:g}" for level in quantiles]
+    if len(set(names)) < len(names):
+        raise ValueError(f"Quantiles must differ, got {', '.join(map(str, quantiles))}.")
+    return names
 
 
-def readable(value: float, digits: int = 4) -> str:
-    """A number with so many digits, written out unless it is very large or very small."""
-    if value == 0 or not 1e-4 <= abs(value) < 1e9:
-        return f"{value:.{digits}g}"
-    places = max(0, digits - 1 - int(np.floor(np.log10(abs(value)))))
-    return f"{value:,.{places}f}"
-
-
-def _ridge(x: np.ndarray, y: np.ndarray, x_new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _ridge(x: np.ndarray, y: np.ndarray, x_new: np.ndarray) -> Prediction:
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     model = make_pipeline(StandardScaler(), RidgeCV(RIDGE)).fit(x, y)
     spread = max(float(np.std(y - model.predict(x))), 1e-12)
-    return model.predict(x_new), np.full(len(x_new), spread)
+    return Prediction(Warp(), model.predict(x_new), np.full(len(x_new), spread))

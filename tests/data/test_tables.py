@@ -33,10 +33,16 @@ def test_numbers_text_times_and_truth_values_become_inputs():
     )
     encoding = make_encoding(table, "price")
     x = dict(zip(encoding.inputs, encoding.x(table).T, strict=True))
-    assert list(x) == ["size", "city = Basel", "city = Bern", "city = Genf", "garden = yes", "sold", "new"]
+    season = ["sold (season), cos", "sold (season), sin"]
+    week = ["sold (weekday), cos", "sold (weekday), sin"]
+    cities = ["city = Basel", "city = Bern", "city = Genf"]
+    assert list(x) == ["size", *cities, "garden = yes", "sold", *week, *season, "new"]
+    assert encoding.widths == (1, 3, 1, 1, 2, 2, 1)
     np.testing.assert_array_equal(x["city = Bern"], [1, 0, 1, 0])
     np.testing.assert_array_equal(x["garden = yes"], [1, 0, 0, 1])
     np.testing.assert_array_equal(np.diff(x["sold"]), [2, 364, 365])
+    np.testing.assert_allclose(x[season[0]] ** 2 + x[season[1]] ** 2, 1.0)
+    np.testing.assert_allclose(x[season[0]][2:], x[season[0]][0], atol=0.02)  # the first of January every year
     np.testing.assert_array_equal(x["new"], [1, 0, 1, 1])
     np.testing.assert_array_equal(encoding.y(table), [1, 2, 3, 4])
 
@@ -112,7 +118,8 @@ def test_columns_that_say_nothing_are_left_out():
     )
     encoding = make_encoding(table, "y")
     assert encoding.inputs == ("a",)
-    assert len(encoding.notes) == 3
+    (note,) = encoding.notes
+    assert "'same' (constant), 'always' (always 'u'), 'empty' (empty)" in note
 
 
 @pytest.mark.parametrize(
@@ -120,10 +127,7 @@ def test_columns_that_say_nothing_are_left_out():
     [
         ({"y": [1.0, 2.0]}, "No column is left"),
         ({"x": [1.0, 2.0]}, "no column 'y'"),
-        (
-            {"id": [f"row {i}" for i in range(100)], "y": list(range(100))},
-            "text with 100 different values.*Leave it out",
-        ),
+        ({"id": [f"row {i}" for i in range(100)], "y": list(range(100))}, "left.*text with 100 different values"),
         ({"x": [1.0, np.inf], "y": [1.0, 2.0]}, "infinite values, the first in row 2"),
     ],
 )
@@ -175,7 +179,10 @@ def test_the_row_numbers_of_a_frame_are_not_data(tmp_path):
 def test_times_of_every_kind_become_days(tmp_path):
     path = written(tmp_path, "t,h,y\n2024-01-01 10:00:00.123456,06:00:00,1\n2024-01-02 10:00:00.123456,12:00:00,2\n")
     table = read_table(path)
-    np.testing.assert_allclose(np.diff(make_encoding(table, "y").x(table), axis=0), [[1.0, 0.25]])
+    encoding = make_encoding(table, "y")
+    assert encoding.inputs == ("t", "h (time of day), cos", "h (time of day), sin")
+    np.testing.assert_allclose(encoding.x(table)[:, 0], 19723 + np.array([0, 1]) + (10 * 3600 + 0.123456) / 86400)
+    np.testing.assert_allclose(encoding.x(table)[:, 1:], [[0, 1], [-1, 0]], atol=1e-9)  # a quarter, then a half
     frame = pandas.DataFrame({"d": pandas.to_timedelta([1, 3], unit="D"), "big": [2**60, 2**61], "y": [0.0, 1.0]})
     table = as_table(frame)
     np.testing.assert_allclose(make_encoding(table, "y").x(table), [[1.0, 2.0**60], [3.0, 2.0**61]])
@@ -205,16 +212,13 @@ def test_what_is_neither_of_two_is_halfway_between_them():
     assert "halfway" in encoding.unseen(table)[0]
 
 
-def test_an_unknown_category_is_away_from_all_known_ones():
-    table = as_table({"c": ["u", "v", "w", "u"], "y": [1.0, 2.0, 3.0, 4.0]})
+@pytest.mark.parametrize("num", [3, 2])
+def test_an_unknown_category_is_as_far_from_all_known_ones_as_they_are_from_each_other(num):
+    table = as_table({"c": ["u", "v", "w"][:num] * 2, "y": [1.0, 2.0, 3.0][:num] * 2})
     encoding = make_encoding(table, "y")
-    # The input of u does not matter, and so u is where all inputs are 0.
-    scales = np.array([100.0, 1.0, 2.0])
-    unknown = encoding.x(as_table({"c": ["new"]}), scales)[0] / scales
-    known = encoding.x(table, scales)[:3] / scales
-    pairs = [np.linalg.norm(known[i] - known[j]) for i in range(3) for j in range(i)]
-    assert np.linalg.norm(known - unknown, axis=1).min() > 0.9 * np.mean(pairs)
-    assert np.isfinite(encoding.x(as_table({"c": ["new"]}), np.array([np.inf, 1.0, 1.0]))).all()
+    x = encoding.x(as_table({"c": [*["u", "v", "w"][:num], "new"]}))
+    distances = np.linalg.norm(x[:, None] - x[None], axis=2)[np.triu_indices(num + 1, 1)]
+    np.testing.assert_allclose(distances, np.sqrt(2.0) if num == 3 else [1.0, 0.5, 0.5])
 
 
 def test_the_error_bar_of_an_unknown_category_is_as_wide_as_categories_differ():
@@ -246,10 +250,97 @@ def test_numbers_and_dates_that_are_not_read_as_such_are_refused(values, odd):
     make_encoding(as_table({"a": [*map(str, range(20)), None] * 2, "y": np.arange(42.0)}), "y")  # text, as one wishes
 
 
-def test_text_that_differs_in_every_row_is_refused():
+def test_text_that_differs_in_every_row_is_left_out_with_a_note():
     table = as_table({"name": [f"n{i}" for i in range(30)], "a": np.arange(30), "y": np.arange(30.0)})
-    with pytest.raises(ValueError, match="says nothing about other rows"):
+    encoding = make_encoding(table, "y")
+    assert encoding.inputs == ("a",) and "'name' (text with 30 different values in 30 rows)" in encoding.notes[0]
+
+
+def test_all_columns_that_are_not_meant_as_they_stand_are_named_at_once():
+    odd = [*map(str, range(20)), "?"]
+    table = as_table({"a": odd, "b": odd, "c": range(21), "y": np.arange(21.0)})
+    with pytest.raises(ValueError, match=r"'a' looks like numbers.*'b' looks like numbers"):
         make_encoding(table, "y")
+
+
+def _many(rng, n, levels):
+    """Text with many values, whose effects on y are drawn from N(0, 1)."""
+    effects = rng.normal(size=levels)
+    codes = rng.integers(0, levels, n)
+    y = effects[codes] + 0.5 * rng.normal(size=n)
+    return effects, codes, as_table({"c": [f"level {code:04}" for code in codes], "a": rng.normal(size=n), "y": y})
+
+
+def test_text_with_many_values_is_one_group_of_effects_that_shrink():
+    effects, _, table = _many(np.random.default_rng(0), 3000, 200)
+    encoding = make_encoding(table, "y")
+    assert encoding.widths == (2, 1)
+    fitted = encoding.fit(table, encoding.y(table))[0]
+    column = fitted.columns[0]
+    scale = encoding.y(table).std()
+    assert np.corrcoef(column.effects[:-1], effects)[0, 1] > 0.95
+    assert column.effects[-1] == 0.0 and column.doubts[-1] > 2 * column.doubts[:-1].max()
+    # An effect is off by its doubt: 15 rows with a noise of 0.5 and a prior of variance 1.
+    error = (column.effects[:-1] - (effects - np.mean(encoding.y(table))) / scale) / column.doubts[:-1]
+    assert 0.8 < np.sqrt(np.mean(error**2)) < 1.2
+    unknown = fitted.x(as_table({"c": ["never seen"], "a": [0.0]}))
+    np.testing.assert_array_equal(unknown[0, :2], [0.0, column.doubts[-1]])
+    assert "'never seen'" in fitted.unseen(as_table({"c": ["never seen"], "a": [0.0]}))[0]
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_the_effect_that_is_an_input_of_a_row_does_not_know_its_target(others):
+    rng = np.random.default_rng(1)
+    codes, more = rng.integers(0, 400, 1200), rng.integers(0, 300, 1200)
+    columns = {"c": [f"level {code}" for code in codes], "a": rng.normal(size=1200), "y": rng.normal(size=1200)}
+    table = as_table(columns | ({"d": [f"kind {code}" for code in more]} if others else {}))
+    encoding = make_encoding(table, "y")
+    y, place = encoding.y(table), encoding.places["c"]
+    fitted, x = encoding.fit(table, y)
+    assert np.corrcoef(fitted.x(table)[:, place.start], y)[0, 1] > 0.2  # which an effect with the row itself does
+    assert abs(np.corrcoef(x[:, place.start], y)[0, 1]) < 0.08
+    changed = y.copy()
+    changed[7] += 100.0
+    again = encoding.fit(table, changed)[1]
+    near, far = (values[7, place.start] * np.std(target) for values, target in ((x, y), (again, changed)))
+    assert abs(near - far) < 0.5  # only the scale and the variances have changed
+
+
+def test_there_may_be_thousands_of_values():
+    _, _, table = _many(np.random.default_rng(2), 20_000, 3000)
+    encoding = make_encoding(table, "y")
+    x = encoding.fit(table, encoding.y(table))[1]
+    assert x.shape == (20_000, 3)
+    assert np.corrcoef(x[:, 0], encoding.y(table))[0, 1] > 0.7
+
+
+def test_frequent_values_are_points_of_their_own_in_the_same_group():
+    rng = np.random.default_rng(0)
+    table = as_table({"c": rng.choice(list("abcdef"), 600), "a": rng.normal(size=600), "y": rng.normal(size=600)})
+    encoding = make_encoding(table, "y")
+    assert encoding.widths == (2 + 6, 1)
+    fitted, x = encoding.fit(table, encoding.y(table))
+    np.testing.assert_array_equal(x, fitted.x(table))
+
+
+def test_ordered_categories_are_ranks():
+    sizes = pandas.Categorical(
+        ["small", "large", "medium", None], categories=["small", "medium", "large"], ordered=True
+    )
+    encoding = make_encoding(as_table(pandas.DataFrame({"c": sizes, "y": [1.0, 2.0, 3.0, 4.0]})), "y")
+    np.testing.assert_array_equal(
+        encoding.x(as_table({"c": ["small", "medium", "large", None]})), [[0, 0], [1, 0], [2, 0], [1, 1]]
+    )
+    grades = polars.Enum(["low", "high"])
+    frame = polars.DataFrame({"c": ["low", "high"], "y": [1.0, 2.0]}).with_columns(polars.col("c").cast(grades))
+    np.testing.assert_array_equal(make_encoding(as_table(frame), "y").x(as_table(frame)), [[0.0], [1.0]])
+
+
+def test_missing_dates_are_in_the_middle_of_the_circles():
+    days = np.array(["2020-01-01", "2021-03-01", "NaT", "2022-07-04"], "datetime64[s]")
+    encoding = make_encoding(as_table({"t": days, "y": np.arange(4.0)}), "y")
+    x = dict(zip(encoding.inputs, encoding.x(as_table({"t": days})).T, strict=True))
+    assert x["t (season), cos"][2] == x["t (season), sin"][2] == 0.0 and x["t is missing"].tolist() == [0, 0, 1, 0]
 
 
 def test_times_and_numbers_are_not_exchanged():

@@ -49,7 +49,7 @@ def _(kernel: Stationary, x1: Tensor, x2: Tensor) -> Tensor:
     if type(kernel) not in PROFILES:
         kernel_block.dispatch(Kernel)(kernel, x1, x2)  # says what to do
     stretch, profile = PROFILES[type(kernel)]
-    scale = math.sqrt(stretch) / as_tensor(kernel.lengthscale, x1)
+    scale = math.sqrt(stretch) / as_tensor(kernel.lengthscales, x1)
     return profile(_squared_distances(scale * x1, scale * x2), math.log(float(kernel.variance)))
 
 

@@ -69,7 +69,15 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all randomness.")
 @click.option("--resume", is_flag=True, help="Go on from an unfinished fit of the same table.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option(
+    "--transform",
+    type=click.Choice(["auto", "none", "log", "sqrt", "yeo-johnson"]),
+    default="auto",
+    show_default=True,
+    help="The function of the target that is modelled; predictions are in the target's own units.",
+)
+@click.option("--quiet", is_flag=True, help="No progress, which is off anyway where there is no terminal.")
+@click.option("--verbose", is_flag=True, help="Also what was learned, and how well the equations were solved.")
 @click.option("--distributed", is_flag=True, help="As one of many processes; see below.")
 @click.option("--coordinator", metavar="HOST:PORT", help="Where the first process listens. Not needed under SLURM.")
 @click.option("--rank", type=click.IntRange(0), help="The number of this process, from 0.")
@@ -92,7 +100,9 @@ def fit(
     tol: float | None,
     seed: int,
     resume: bool,
+    transform: str,
     quiet: bool,
+    verbose: bool,
     distributed: bool,
     coordinator: str | None,
     rank: int | None,
@@ -100,8 +110,8 @@ def fit(
 ) -> None:
     """Fit a model to a TABLE: .csv, .tsv (also .gz, .bz2) or .parquet, with column names, or .npy.
 
-    Every column but the target is an input; text becomes one input for each value, times become days. Scales,
-    smoothness and noise are learned. Ctrl-C stops and keeps what there is.
+    Every column but the target is an input; text is one input whatever the number of its values, times become days and
+    seasons. Scales, smoothness and noise are learned. Ctrl-C stops and keeps what there is.
 
     \b
         dualgp fit houses.csv --target price -o houses.dgp
@@ -117,13 +127,16 @@ def fit(
         srun dualgp fit big.npy --target 8 -o big.dgp --distributed
         dualgp fit big.npy --target 8 -o big.dgp --distributed --coordinator 10.0.0.1:1234 --rank 0 --size 2
     """
+    quiet = quiet or not sys.stderr.isatty()
     settings: dict[str, Any] = {"n_samples": samples, "tol": tol, "max_seconds": max_seconds, "random_state": seed}
     check_output(output, table)
     if smiles is None and (radius, fingerprint_size, bits, invalid) != (1, 1024, False, "raise"):
         raise ValueError("--radius, --fingerprint-size, --bits and --invalid are for --smiles.")
     if distributed:
-        if hold_out or missing != "fill" or resume or smiles:
-            raise ValueError("--hold-out, --missing, --resume and --smiles are for one process, not for --distributed.")
+        if hold_out or missing != "fill" or resume or smiles or transform not in ("auto", "none"):
+            raise ValueError(
+                "--hold-out, --missing, --resume, --transform and --smiles are for one process, not for --distributed."
+            )
         return fit_together(table, target, output, drop, settings, quiet, (coordinator, rank, size))
     if (coordinator, rank, size) != (None, None, None):
         raise ValueError("--coordinator, --rank and --size are for --distributed.")
@@ -148,15 +161,16 @@ def fit(
             data, smiles, target, radius=radius, size=fingerprint_size, counts=not bits, invalid=invalid
         )
     data, aside = _split(data, hold_out, seed)
-    checkpoint, verbose = str(_pieces(output)[0]), int(not quiet)
+    settings |= {"checkpoint": str(_pieces(output)[0]), "verbose": int(not quiet), "target_transform": transform}
     try:
-        model = fit_table(data, target, encoding=encoding, checkpoint=checkpoint, verbose=verbose, **settings)
+        model = fit_table(data, target, encoding=encoding, **settings)
     except KeyboardInterrupt:
         click.echo("Interrupted." + (" --resume goes on from here." if _is_unfinished(output) else ""), err=True)
         sys.exit(INTERRUPTED)
-    for note in model.encoding.notes:
+    for note in (*model.encoding.notes, *model.regressor.decisions_):
         click.echo(note)
-    click.echo(model.regressor.report())
+    regressor = model.regressor
+    click.echo(regressor.report() if verbose else regressor.posterior_.report_size())
     save(model, output)
     say_written(output, began)
     if aside is not None:
@@ -165,6 +179,21 @@ def fit(
             show_scores(model.evaluate(aside))
         except ValueError as error:
             click.echo(f"They cannot be compared: {error}")
+            aside = None
+    _conclude(model, aside, output)
+
+
+def _conclude(model: Any, aside: Any, output: Path) -> None:
+    """Three plain lines: how good, how sure, what next. And the exit code of an unfinished fit."""
+    from dualgp.advice import advise, summarise
+
+    checked, advice = model.check(aside), ""
+    if checked is not None:
+        prediction, y, what = checked
+        for line in summarise(y, prediction, what, model.encoding.target):
+            click.echo(line)
+        advice = advise(y, prediction, model.encoding.target)
+    click.echo(f"Next: {advice or f'dualgp predict {output} new.csv -o predictions.csv'}")
     if not model.regressor.finished_:
         go_on = "--resume goes on from here." if _is_unfinished(output) else "More time would help."
         click.echo(f"The fit is not finished. The model can be used; {go_on}", err=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import sys
 import tempfile
 import time
@@ -15,6 +17,7 @@ import click
 
 from dualgp import __version__
 from dualgp._files import check_file
+from dualgp.cli.cache import keep_programs
 
 BAD_INPUT, INTERRUPTED, NOT_SOLVED = 2, 130, 3
 
@@ -39,6 +42,7 @@ class Number(click.FloatRange):
 
 
 model_argument = click.argument("model", type=FilePath(exists=True, dir_okay=False, path_type=Path))
+table_or_stdin = click.argument("table", type=FilePath(exists=True, dir_okay=False, path_type=Path, allow_dash=True))
 table_argument = click.argument("table", type=FilePath(exists=True, dir_okay=False, path_type=Path))
 
 
@@ -104,7 +108,10 @@ def main() -> None:
         dualgp fit data.csv --target price -o model.dgp
         dualgp predict model.dgp new.csv -o predictions.csv
         dualgp report model.dgp -o report.html
+
+    Compiled programs are kept in the user's cache folder; DUALGP_CACHE=off in the environment turns that off.
     """
+    keep_programs()
 
 
 def read_table(path: Path) -> Any:
@@ -112,6 +119,16 @@ def read_table(path: Path) -> Any:
     from dualgp.data import tables
 
     return tables.read_table(path)
+
+
+def spooled(path: Path) -> Path:
+    """The path, or for - a file with the CSV that comes from the standard input."""
+    if str(path) != "-":
+        return path
+    with tempfile.NamedTemporaryFile(suffix=".csv", delete=False) as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    atexit.register(Path(file.name).unlink, missing_ok=True)
+    return Path(file.name)
 
 
 def load_model(path: Path) -> Any:
@@ -145,7 +162,7 @@ def say_written(model: Path, began: float) -> None:
 
 def show_scores(found: dict[str, dict[str, float]]) -> None:
     """A line for each model that was compared."""
-    from dualgp.tablemodel import readable
+    from dualgp.advice import readable
 
     click.echo(f"{'':18}{'RMSE':>12}{'NLL':>10}{'90 % band':>12}{'CRPS':>12}")
     for name, line in found.items():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,7 +19,9 @@ from dualgp.cli.group import (
     output_option,
     plain_errors,
     show_scores,
+    spooled,
     table_argument,
+    table_or_stdin,
 )
 
 TEXT, PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
@@ -26,22 +30,57 @@ COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 @main.command()
 @model_argument
-@table_argument
-@output_option("Where to write the predictions (.csv, .tsv or .parquet).")
+@table_or_stdin
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
+    default="-",
+    help="Where to write the predictions (.csv, .tsv or .parquet); otherwise they are printed.",
+)
+@click.option(
+    "--quantiles", default="0.05,0.95", show_default=True, help="Points of the distribution, such as 0.1,0.5,0.9."
+)
+@click.option(
+    "--keep", multiple=True, metavar="COLUMN", help="Copy this column of the table. May be given several times."
+)
 @plain_errors
-def predict(model: Path, table: Path, output: Path) -> None:
-    """Predict for every row of a TABLE: mean, std, and the 5 % and 95 % points, q05 and q95.
+def predict(model: Path, table: Path, output: Path, quantiles: str, keep: tuple[str, ...]) -> None:
+    """Predict for every row of a TABLE, or of CSV from the standard input (-): mean, median, std and quantiles.
 
     They describe a new observation, noise included: 90 % should lie between q05 and q95. Rows keep their order.
 
     \b
-        dualgp predict houses.dgp new.csv -o predictions.csv
+        dualgp predict houses.dgp new.csv -o predictions.csv --keep id
+        cat new.csv | dualgp predict houses.dgp - --quantiles 0.1,0.5,0.9
     """
-    check_output(output, table, model)
-    _check_ending(output)
-    columns = load_model(model).predict(table)
-    _write(columns, output)
-    click.echo(f"Wrote {output}: {len(columns['mean']):,} rows.")
+    from dualgp.data.tables import column_of
+
+    is_printed, levels = str(output) == "-", _as_levels(quantiles)
+    if not is_printed:
+        check_output(output, table, model)
+        _check_ending(output)
+    loaded = load_model(model)
+    rows = loaded.table(spooled(table))
+    kept = {name: column_of(rows, name) for name in keep}
+    columns = loaded.predict(rows, levels)
+    if clash := [name for name in kept if name in columns]:
+        raise ValueError(f"{clash[0]!r} is the name of a prediction. Rename that column of the table to keep it.")
+    if is_printed:
+        _print(kept | columns)
+    else:
+        _write(kept | columns, output)
+        click.echo(f"Wrote {output}: {rows.num_rows:,} rows.")
+
+
+def _as_levels(quantiles: str) -> list[float]:
+    try:
+        levels = [float(level) for level in quantiles.split(",")]
+    except ValueError:
+        levels = [0.0]
+    if not all(0 < level < 1 for level in levels):
+        raise ValueError(f"--quantiles takes numbers between 0 and 1, such as 0.1,0.5,0.9; got {quantiles!r}.")
+    return levels
 
 
 @main.command()
@@ -93,11 +132,17 @@ def info(model: Path) -> None:
     \b
         dualgp info houses.dgp
     """
+    import numpy as np
+
     loaded = load_model(model)
-    click.echo(f"Predicts {loaded.encoding.target!r} from {len(loaded.encoding.inputs)} inputs:")
-    scales = getattr(loaded.regressor, "lengthscale_", [None] * len(loaded.encoding.inputs))
-    for name, scale in zip(loaded.encoding.inputs, scales, strict=True):
-        click.echo(f"  {name}" + (f"  (lengthscale {scale:.4g})" if scale is not None else ""))
+    groups = loaded.encoding.groups
+    click.echo(f"Predicts {loaded.encoding.target!r} from {len(groups)} inputs:")
+    scales = np.asarray(getattr(loaded.regressor.posterior_.model.kernel, "lengthscale", np.nan))
+    for i, (name, inputs) in enumerate(groups.items()):
+        said = f"{len(inputs)} coordinates" if len(inputs) > 1 else ""
+        scale = f"lengthscale {scales[i]:.4g}" if scales.shape == (len(groups),) else ""
+        detail = ", ".join(filter(None, [said, scale]))
+        click.echo(f"  {name}" + (f"  ({detail})" if detail else ""))
     for note in loaded.encoding.notes:
         click.echo(note)
     click.echo(loaded.regressor.report())
@@ -136,16 +181,28 @@ def _check_ending(path: Path) -> None:
         )
 
 
+def _print(columns: dict) -> None:
+    import pyarrow
+
+    _write_text(columns, pyarrow.PythonFile(sys.stdout.buffer, mode="w"), ",")
+
+
 def _write(columns: dict, path: Path) -> None:
     import pyarrow
-    from pyarrow import csv, parquet
+    from pyarrow import parquet
 
     from dualgp._files import replacing
 
-    table, delimiter = pyarrow.table(columns), "\t" if ".tsv" in path.suffixes else ","
     with replacing(path) as whole, os.fdopen(os.dup(whole.fileno()), "wb") as own:  # pyarrow closes what it writes to
         if path.suffix in PARQUET:
-            return parquet.write_table(table, own)
+            return parquet.write_table(pyarrow.table(columns), own)
         with pyarrow.output_stream(own, compression=COMPRESSED.get(path.suffix)) as file:
-            file.write((delimiter.join(columns) + "\n").encode())  # pyarrow would put quotes around the names
-            csv.write_csv(table, file, csv.WriteOptions(delimiter=delimiter, include_header=False))
+            _write_text(columns, file, "\t" if ".tsv" in path.suffixes else ",")
+
+
+def _write_text(columns: dict, file: Any, delimiter: str) -> None:
+    import pyarrow
+    from pyarrow import csv
+
+    file.write((delimiter.join(columns) + "\n").encode())  # pyarrow would put quotes around the names
+    csv.write_csv(pyarrow.table(columns), file, csv.WriteOptions(delimiter=delimiter, include_header=False))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dualgp.data.encoding import Column
+from dualgp.data.columns import Column
 from dualgp.data.fingerprints import fingerprints, unreadable
 from dualgp.data.tables import numbers_of, text_of
 
@@ -47,7 +47,12 @@ class SmilesEncoding:
         kind = "counts" if self.counts else "bits"
         return (f"Morgan {kind} of {self.smiles!r}, radius {self.radius}, {self.size:,} columns",)
 
-    def x(self, table: pyarrow.Table, scales: np.ndarray | None = None) -> np.ndarray:
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The fingerprint is one."""
+        return {self.inputs[0]: self.inputs}
+
+    def x(self, table: pyarrow.Table) -> np.ndarray:
         """Fingerprints; rows of NaN for SMILES that cannot be read, where they are allowed."""
         strings = text_of(table, self.smiles)
         x, valid = fingerprints(strings, radius=self.radius, size=self.size, counts=self.counts, invalid="nan")

@@ -193,16 +193,50 @@ def is_text(kind: Any) -> bool:
     )
 
 
-def as_text(values: pyarrow.ChunkedArray) -> np.ndarray:
+def is_time(kind: Any) -> bool:
+    """Whether a column of this type holds dates, times or durations."""
+    import pyarrow
+
+    return pyarrow.types.is_temporal(kind)
+
+
+def levels_of(values: pyarrow.ChunkedArray) -> tuple[str, ...]:
+    """The different values of text in alphabetical order, with "missing" where they are missing."""
+    return tuple(sorted(_as_text(values).unique().to_pylist()))
+
+
+def ranks_of(values: pyarrow.ChunkedArray) -> tuple[str, ...]:
+    """The different values of ordered categories that occur, in their order."""
+    import pyarrow
+
+    order = dict.fromkeys(
+        value for chunk in values.chunks for value in chunk.dictionary.cast(pyarrow.string()).to_pylist()
+    )
+    present = set(levels_of(values))
+    return tuple(value for value in order if value in present)
+
+
+def as_codes(values: pyarrow.ChunkedArray, levels: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+    """The places of text among `levels`, behind the last where it is none of them; and the values that are none."""
+    import pyarrow
+
+    text = _as_text(values)
+    codes = pyarrow.compute.index_in(text, pyarrow.array(levels, pyarrow.string())).fill_null(len(levels))
+    codes = np.asarray(codes.to_numpy(zero_copy_only=False) if hasattr(codes, "chunks") else codes, np.int64)
+    new = text.filter(pyarrow.array(codes == len(levels))).unique().to_pylist()
+    return codes, sorted(new)
+
+
+def _as_text(values: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
     """Strings, "missing" where they are missing."""
     import pyarrow
+    import pyarrow.compute
 
     if pyarrow.types.is_dictionary(values.type):
         parts = [(chunk.indices, chunk.dictionary.cast(pyarrow.string())) for chunk in values.chunks]
         decoded = [pyarrow.DictionaryArray.from_arrays(*part).dictionary_decode() for part in parts]
         values = pyarrow.chunked_array(decoded, pyarrow.string())
-    filled = values.cast(pyarrow.string()).fill_null("missing")
-    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=object).astype(str)
+    return values.cast(pyarrow.string()).fill_null("missing")
 
 
 def as_numbers(values: pyarrow.ChunkedArray, name: str) -> np.ndarray:

@@ -83,6 +83,7 @@ class Kernel(eqx.Module):
 
     def __repr__(self) -> str:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields = {name: value for name, value in fields.items() if value is not None}
         return f"{type(self).__name__}({', '.join(f'{name}={_shown(value)}' for name, value in fields.items())})"
 
     def __add__(self, other: Any) -> Kernel:

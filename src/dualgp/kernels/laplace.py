@@ -31,7 +31,7 @@ class Laplace(Scaled):
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         omega, weights = draw_frequencies(independent(_cauchy_size), key, max(1, num_features // 2), d)
-        return FourierFeatures(omega / self.lengthscale, weights, self.variance)
+        return FourierFeatures(omega / self.lengthscales, weights, self.variance)
 
     def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
         return self.scaled(x)

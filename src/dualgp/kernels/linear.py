@@ -61,7 +61,7 @@ class Linear(Kernel):
                 f"Linear has a centre of {centre.size} numbers, but x has {x.shape[1]} columns. "
                 "Pass one number per column, or a single number."
             )
-        return (x - jnp.asarray(centre, x.dtype)) / per_column(self, "lengthscale", x).astype(x.dtype)
+        return (x - jnp.asarray(centre, x.dtype)) / per_column(self, "lengthscale", self.lengthscale, x).astype(x.dtype)
 
 
 class Constant(Kernel):

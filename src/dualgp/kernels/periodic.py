@@ -65,7 +65,8 @@ class Periodic(Scaled):
 
     def _period_and_radius(self, x: Points) -> tuple[Any, Any]:
         """The radii of the circles in units of the lengthscales."""
-        period, lengthscale = (per_column(self, name, x) for name in ("period", "lengthscale"))
+        period = per_column(self, "period", self.period, x)
+        lengthscale = per_column(self, "lengthscale", self.lengthscales, x)
         return period.astype(x.dtype), (period / (2.0 * np.pi * lengthscale)).astype(x.dtype)
 
 

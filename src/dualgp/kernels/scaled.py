@@ -6,19 +6,30 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dualgp._arrays import as_floats, as_parameter, is_traced
-from dualgp._checks import check_positive
+from dualgp._checks import check_count, check_positive
 from dualgp._types import AnyArray, Parameter, Points
 from dualgp.kernels.base import Kernel
 
 
 class Scaled(Kernel):
-    """A stationary kernel of x / lengthscale, whose value at equal inputs is `variance`."""
+    """A stationary kernel of x / lengthscale, whose value at equal inputs is `variance`.
+
+    `widths`: how many neighbouring dimensions share each lengthscale, such as (1, 3, 1) for three of them.
+    """
 
     lengthscale: Parameter = eqx.field(default=1.0, converter=as_parameter)
     variance: Parameter = eqx.field(default=1.0, converter=as_parameter)
+    widths: tuple[int, ...] | None = eqx.field(default=None, static=True, kw_only=True)
 
     def __check_init__(self) -> None:
-        check_scales(self.lengthscale, self.variance, type(self).__name__)
+        name = type(self).__name__
+        check_scales(self.lengthscale, self.variance, name)
+        for width in self.widths or ():
+            check_count(width, f"A width of {name}", 1)
+        if self.widths is not None and self.lengthscale.shape != (len(self.widths),):
+            raise ValueError(
+                f"{name} with {len(self.widths)} widths takes as many lengthscales, got shape {self.lengthscale.shape}."
+            )
 
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         return self.against(x1, x2)(x2)
@@ -33,10 +44,17 @@ class Scaled(Kernel):
     def is_stationary(self) -> bool:
         return True
 
+    @property
+    def lengthscales(self) -> Float[AnyArray, " *d"]:
+        """One per dimension, or a number for all."""
+        if self.widths is None:
+            return self.lengthscale
+        return self.lengthscale[np.repeat(range(len(self.widths)), self.widths)]
+
     def scaled(self, x: Points) -> Float[AnyArray, "n d"]:
         """x / lengthscale."""
         x = x if isinstance(x, np.ndarray) and x.dtype.kind == "f" else as_floats(x)
-        return x / per_column(self, "lengthscale", x).astype(x.dtype)
+        return x / per_column(self, "lengthscale", self.lengthscales, x).astype(x.dtype)
 
 
 def constant_diagonal(variance: AnyArray, x: Points) -> Float[AnyArray, " n"]:
@@ -46,15 +64,19 @@ def constant_diagonal(variance: AnyArray, x: Points) -> Float[AnyArray, " n"]:
     return jnp.full(x.shape[:1], jnp.asarray(variance, as_floats(x).dtype))
 
 
-def per_column(kernel: Kernel, name: str, x: Points) -> AnyArray:
-    """A hyperparameter that is a number or one for each column of x."""
-    values = getattr(kernel, name)
+def per_column(kernel: Kernel, name: str, values: AnyArray, x: Points) -> AnyArray:
+    """The values of a hyperparameter, if they are a number or one for each column of x."""
     if values.ndim == 1 and values.shape[0] != x.shape[1]:
         raise ValueError(
             f"{type(kernel).__name__} has {values.shape[0]} {name}s, but x has {x.shape[1]} columns. "
             f"Pass one {name} per column, or a single number."
         )
     return values
+
+
+def root_sums(scales: Float[np.ndarray, " d"], widths: tuple[int, ...]) -> Float[np.ndarray, " groups"]:
+    """The root of the sum of squares over the dimensions that share a lengthscale."""
+    return np.sqrt(np.add.reduceat(scales**2, np.cumsum((0, *widths[:-1]))))
 
 
 def check_scales(lengthscale: AnyArray, variance: AnyArray, name: str) -> None:

@@ -29,6 +29,7 @@ class Stationary(Scaled):
 
     `lengthscale` is a number or one per dimension; `variance` is k(x, x).
     An infinite lengthscale means that the input does not matter.
+    `widths`: how many neighbouring dimensions share each lengthscale, such as (1, 3, 1) for three of them.
     """
 
     @abstractmethod
@@ -51,7 +52,7 @@ class Stationary(Scaled):
 
     def features(self, key: RandomKey, num_features: int, d: int) -> Features:
         omega, weights = draw_frequencies(spherical(self.frequency_length), key, max(1, num_features // 2), d)
-        return FourierFeatures(omega / self.lengthscale, weights, self.variance)
+        return FourierFeatures(omega / self.lengthscales, weights, self.variance)
 
     def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
         return self.scaled(x)

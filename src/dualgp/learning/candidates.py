@@ -65,7 +65,7 @@ def with_rivals(problem: Problem, priors: Priors, fixed: Sequence[str]) -> Probl
     def rival(kind: type[Stationary], model: GaussianProcess) -> Problem:
         known: Any = model.kernel
         stretch = 1.0 if "lengthscale" in fixed else STRETCH[kind] / STRETCH[type(own)]
-        other = replace(model, kernel=kind(known.lengthscale * stretch, known.variance))
+        other = replace(model, kernel=kind(known.lengthscale * stretch, known.variance, widths=known.widths))
         made = make_problem(other, problem.x, problem.y, priors, fixed)
         return replace(
             problem,

@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from dualgp.gp import GaussianProcess
 from dualgp.kernels.columns import View
+from dualgp.kernels.scaled import Scaled, root_sums
 from dualgp.learning.parameters import Parameters, Vector, entry_names
 
 
@@ -81,9 +82,14 @@ def penalty(parameters: Parameters, priors: Priors, x_scale: Float[np.ndarray, "
 
 
 def scales_seen(template: GaussianProcess, name: str, scales: Float[np.ndarray, " d"]) -> Float[np.ndarray, " c"]:
-    """The standard deviations of what a parameter is about: all columns, or what the kernels around it see of them."""
+    """The standard deviations of what a parameter is about: all columns, or what the kernels around it see of them.
+
+    Columns that share a lengthscale count once, with the scale of their distances.
+    """
     part: Any = template
     for attribute in name.split("."):
+        if attribute == "lengthscale" and isinstance(part, Scaled) and part.widths is not None:
+            scales = root_sums(scales, part.widths)
         part = getattr(part, attribute)
         if isinstance(part, View):
             scales = part.scales_seen(scales)

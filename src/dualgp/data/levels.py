@@ -1,0 +1,81 @@
+"""What each value of a text column with many values does to the target: effects of a model with random effects.
+
+    y = base @ b + sum over columns c of effect_c[value of c] + error,      effect_c ~ N(0, between_c)
+
+found by backfitting. An effect shrinks towards zero by how little is known about it, and its posterior standard
+deviation, the doubt, is a second coordinate: E (e - e')^2 = (m - m')^2 + doubt^2 + doubt'^2, so that rare and unknown
+values are as far from the others as their effects probably are.
+
+The effects that are inputs of a row are found without it, from the other folds. All of the model is: where another
+column's effects had seen the row, the rest would say what its target is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+SWEEPS = 5
+FOLDS, FOLDS_OF_MANY, MANY = 10, 5, 50_000  # a backfit of 300,000 rows takes half a second
+RIDGE = 1e-3  # of the number of rows: penalty on the standardised base columns
+LEAST_BETWEEN = 1e-2  # of the variance within values: an effect is never shrunk away altogether
+
+
+class Effects(NamedTuple):
+    """One number for each value, and a last one for an unknown value; `rows`: those of each row, found without it."""
+
+    effects: Float[np.ndarray, " levels"]
+    doubts: Float[np.ndarray, " levels"]
+    rows: Float[np.ndarray, "n 2"]
+
+
+def fit_effects(
+    codes: Sequence[Int[np.ndarray, " n"]],
+    sizes: Sequence[int],
+    base: Float[np.ndarray, "n p"],
+    y: Float[np.ndarray, " n"],
+) -> list[Effects]:
+    """The effects of columns of codes with so many values, given each other and a ridge regression on `base`."""
+    target = (y - y.mean()) / (y.std() or 1.0)
+    base = (base - base.mean(axis=0)) / np.where(base.std(axis=0) > 0, base.std(axis=0), 1.0)
+    num_folds = FOLDS if len(y) <= MANY else FOLDS_OF_MANY
+    fold = np.random.default_rng(0).permutation(len(y)) % num_folds
+    rows = [np.empty((len(y), 2)) for _ in codes]
+    for number in range(num_folds):
+        kept, own = fold != number, fold == number
+        found = _backfit([code[kept] for code in codes], sizes, base[kept], target[kept])
+        for row, code, effect in zip(rows, codes, found, strict=True):
+            row[own] = effect[:, code[own]].T
+    whole = _backfit(codes, sizes, base, target)
+    return [Effects(effect[0], effect[1], row) for effect, row in zip(whole, rows, strict=True)]
+
+
+def _backfit(
+    codes: Sequence[np.ndarray], sizes: Sequence[int], base: np.ndarray, target: np.ndarray
+) -> list[Float[np.ndarray, "2 levels"]]:
+    """Effects and doubts of each column."""
+    gram = base.T @ base + RIDGE * len(base) * np.eye(base.shape[1])
+    found, parts = [np.zeros((2, size + 1)) for size in sizes], np.zeros((len(codes), len(target)))
+    for _ in range(SWEEPS):
+        rest = target - parts.sum(axis=0)
+        explained = base @ np.linalg.solve(gram, base.T @ rest)
+        for i, (own, size) in enumerate(zip(codes, sizes, strict=True)):
+            rest = target - explained - parts.sum(axis=0) + parts[i]
+            found[i] = _shrunk_means(own, size, rest)
+            parts[i] = found[i][0][own]
+    return found
+
+
+def _shrunk_means(codes: np.ndarray, size: int, rest: np.ndarray) -> Float[np.ndarray, "2 levels"]:
+    """Posterior means and standard deviations of the effects on `rest`, with variances by moments."""
+    count: Any = np.bincount(codes, minlength=size + 1)
+    total = np.bincount(codes, rest, size + 1)
+    n, num, squares = len(rest), int(np.count_nonzero(count)), float(rest @ rest)
+    explained = float(np.sum(total**2 / np.maximum(count, 1)))
+    within: float = float(max((squares - explained) / max(n - num, 1), 1e-6 * squares / n, 1e-12))
+    between = (explained - float(rest.sum()) ** 2 / n - (num - 1) * within) / max(n - float(np.sum(count**2)) / n, 1.0)
+    precision: Any = count / within + 1.0 / max(between, LEAST_BETWEEN * within)
+    return np.stack([total / within / precision, np.sqrt(1.0 / precision)])

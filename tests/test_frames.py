@@ -1,0 +1,183 @@
+"""GPRegressor on tables as people have them: copies, trends, frames with more than numbers."""
+
+import numpy as np
+import pandas
+import polars
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+import dualgp as dg
+from dualgp.conditioning import distinct_rows
+
+
+def made_up(n=300, seed=0):
+    """Numbers with holes, text, ordered categories, dates."""
+    rng = np.random.default_rng(seed)
+    frame = pandas.DataFrame(
+        {
+            "area": rng.gamma(4, 30, n),
+            "city": rng.choice(["Basel", "Bern", "Zug"], n),
+            "street": rng.choice([f"street {i}" for i in range(40)], n),
+            "state": pandas.Categorical(
+                rng.choice(["bad", "fair", "good"], n), categories=["bad", "fair", "good"], ordered=True
+            ),
+            "sold": pandas.Timestamp("2020-01-01") + pandas.to_timedelta(rng.integers(0, 1500, n), unit="D"),
+        }
+    )
+    effects = np.random.default_rng(99).normal(0, 30, 40)[frame.street.str[7:].astype(int)]
+    y = 2 * frame.area + 100 * (frame.city == "Zug") + effects + 40 * frame.state.cat.codes + 10 * rng.normal(size=n)
+    frame.loc[rng.choice(n, 20, replace=False), "area"] = np.nan
+    return frame, y.to_numpy()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return dg.GPRegressor(random_state=0).fit(*made_up())
+
+
+def test_a_frame_with_text_dates_and_holes_is_fitted_as_it_is(fitted):
+    frame, y = made_up(seed=1)
+    whole = frame.area.notna()
+    mean, std = fitted.predict(frame, return_std=True)
+    assert dg.metrics.rmse(y[whole], mean[whole]) < 0.2 * y.std()
+    assert dg.metrics.coverage(y, mean, std, 0.9) > 0.8
+    assert std[~whole].mean() > 2 * std[whole].mean()  # what is missing is not known
+    assert list(fitted.feature_names_in_) == list(frame) and fitted.n_features_in_ == 5
+    assert fitted.predict(frame, quantiles=[0.1, 0.5, 0.9]).shape == (300, 3)
+
+
+def test_both_frame_libraries_and_any_order_of_columns_give_the_same(fitted):
+    frame = made_up(seed=1)[0]
+    expected = fitted.predict(frame)
+    np.testing.assert_array_equal(fitted.predict(frame[frame.columns[::-1]]), expected)
+    plain = frame.assign(state=frame.state.astype(str))
+    np.testing.assert_array_equal(fitted.predict(polars.from_pandas(plain)), expected)
+    with pytest.raises(ValueError, match="no column 'city'"):
+        fitted.predict(frame.drop(columns="city"))
+    with pytest.raises(TypeError, match="fitted to a frame with the columns 'area'"):
+        fitted.predict(frame.to_numpy())
+
+
+def test_unknown_and_rare_values_have_wider_bars(fitted):
+    frame = made_up(seed=1)[0][:50].assign(area=100.0)
+    known = fitted.predict(frame, return_std=True)[1]
+    with pytest.warns(UserWarning, match="'street' has values unknown to the model, such as 'elsewhere'"):
+        unknown = fitted.predict(frame.assign(street="elsewhere"), return_std=True)[1]
+    assert unknown.min() > 1.3 * np.median(known) and np.median(unknown) > 25.0  # streets differ by 30
+
+
+def test_models_of_frames_are_saved_updated_and_drawn(fitted, tmp_path):
+    frame, y = made_up(seed=1)
+    dg.save(fitted, tmp_path / "model.dgp")
+    loaded = dg.load(tmp_path / "model.dgp")
+    np.testing.assert_array_equal(loaded.predict(frame), fitted.predict(frame))
+    before = loaded.predict(frame[:1], return_std=True)[1]
+    loaded.update(frame[:1], y[:1])
+    assert loaded.posterior_.n == 301 and loaded.predict(frame[:1], return_std=True)[1] < before
+    assert loaded.sample_functions()(frame[:5]).shape == (16, 5)
+
+
+def test_frames_go_through_pipelines_and_searches():
+    frame, y = made_up(80)
+    search = GridSearchCV(
+        dg.GPRegressor(random_state=0, n_samples=4, target_transform="none"), {"trend": [True, False]}, cv=2
+    )
+    assert search.fit(frame, y).best_score_ > 0.5
+    some = make_column_transformer(("passthrough", ["city", "area"]), verbose_feature_names_out=False)
+    pipeline = make_pipeline(some.set_output(transform="pandas"), dg.GPRegressor(random_state=0, n_samples=4))
+    assert pipeline.fit(frame, y).predict(frame).shape == (80,)
+
+
+def test_frames_of_numbers_alone_are_arrays_with_names():
+    frame, y = made_up()
+    numbers = frame[["area"]].dropna()
+    plain = dg.GPRegressor(random_state=0, learn=False).fit(numbers, y[frame.area.notna()])
+    assert plain.encoding_ is None
+    other = dg.GPRegressor(random_state=0, learn=False).fit(numbers.to_numpy(), y[frame.area.notna()])
+    np.testing.assert_array_equal(plain.predict(numbers), other.predict(numbers.to_numpy()))
+
+
+def test_copied_rows_count_once_and_do_not_say_that_there_is_no_noise():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(180, 40))
+    y = x[:, 0] + rng.normal(size=180)
+    plain = dg.GPRegressor(random_state=0).fit(x, y)
+    copied = dg.GPRegressor(random_state=0).fit(np.vstack([x, x[:6]]), np.append(y, y[:6]))
+    assert "6 rows are copies of others" in copied.report()
+    assert copied.posterior_.n == 180
+    np.testing.assert_allclose(copied.noise_, plain.noise_, rtol=1e-3)
+    frame = pandas.DataFrame(x[:, :2], columns=["a", "b"]).assign(c=rng.choice(["u", "v", "w"], 180))
+    twice = dg.GPRegressor(random_state=0, learn=False).fit(pandas.concat([frame, frame[:6]]), np.append(y, y[:6]))
+    assert twice.posterior_.n == 180
+
+
+def test_repeated_measurements_are_not_copies():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, (400, 2)).astype(float)
+    votes = rng.integers(1, 6, 400).astype(float)
+    assert distinct_rows(x.T, votes).all()  # equal by chance, among 45 possible rows
+    assert distinct_rows(x.T, rng.normal(size=400)).all()
+    y = rng.normal(size=400)
+    again = np.r_[0:400, 0:5]
+    assert np.flatnonzero(~distinct_rows(x[again].T, y[again])).tolist() == []  # all differ from others at their x
+    unique = rng.normal(size=(400, 2))
+    assert np.flatnonzero(~distinct_rows(unique[again].T, y[again])).tolist() == [400, 401, 402, 403, 404]
+
+
+def _with_trend(n, d=6, seed=0, slope=3.0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d))
+    return x, slope * (x @ np.linspace(-1, 1, d)) + np.sin(3 * x[:, 0]) + 0.3 * rng.normal(size=n)
+
+
+def test_a_linear_trend_goes_on_where_the_data_end():
+    x, y = _with_trend(500)
+    x_far, y_far = _with_trend(200, seed=1)
+    x_far, y_far = x_far + 4.0, y_far + 12.0 * np.linspace(-1, 1, 6).sum()
+    with_trend, without = (dg.GPRegressor(random_state=0, trend=trend).fit(x, y) for trend in (True, False))
+    assert dg.metrics.rmse(y_far, with_trend.predict(x_far)) < dg.metrics.rmse(y_far, without.predict(x_far))
+    assert "A linear trend explains" in with_trend.report() and "trend" not in without.report()
+    f = with_trend.sample_functions()(x_far)
+    assert abs(np.mean(f.mean(axis=0) - with_trend.predict(x_far))) < 1.0
+
+
+def test_a_trend_that_does_not_help_is_not_taken():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, (1200, 2))
+    y = np.cos(2 * x[:, 0]) * np.cos(x[:, 1]) + 0.1 * rng.normal(size=1200)
+    from dualgp.choices import choose_trend
+    from dualgp.preparing import standard_model
+
+    assert choose_trend(standard_model(x, None), x, (y - y.mean()) / y.std(), 0.0) is None
+    x, y = _with_trend(2000, d=15)
+    x = x - x.mean(axis=0)
+    slopes = choose_trend(standard_model(x, None), x, (y - y.mean()) / y.std(), 0.0)
+    np.testing.assert_allclose(slopes[1:] * y.std(), 3.0 * np.linspace(-1, 1, 15)[1:], atol=0.15)
+
+
+def test_a_fit_without_time_keeps_the_floor_and_is_not_learned_twice(monkeypatch):
+    import jax
+
+    from dualgp import conditioning
+    from dualgp.learning import Learned
+    from dualgp.solvers.stopping import Deadline
+
+    calls = []
+
+    def hasty(model, x, y, **run):
+        calls.append(run)
+        late = dg.GaussianProcess(model.kernel, 1e-4)
+        return Learned(late, late.condition(x, y, num_samples=0), (), "Late.", finished=False)
+
+    monkeypatch.setattr(conditioning, "learn", hasty)
+    x = np.linspace(0, 1, 50)[:, None]
+    condition = conditioning.Conditioning(x, np.sin(9 * x[:, 0]), jax.random.key(0), Deadline(1.0), {}, 0.01)
+    learned = condition.learn(dg.GaussianProcess(dg.Matern32(), 0.1), (), "file")
+    assert float(learned.model.noise) == 0.01 and learned.posterior is None and len(calls) == 1
+
+
+def test_a_noise_at_its_floor_is_said():
+    x = np.linspace(0, 1, 100)[:, None]
+    assert "The noise is at its floor" in dg.GPRegressor(random_state=0).fit(x, np.sin(7 * x[:, 0])).report()
