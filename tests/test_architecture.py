@@ -21,7 +21,7 @@ FLOW = {
     "checkpoints": ("checkpoints",),
     "solvers": ("solvers",),
     "posterior": ("posterior",),
-    "gp": ("budget", "fields", "gp", "updates"),
+    "gp": ("gp", "budget", "fields", "updates"),
     "learning": ("learning",),
     "decisions": ("maxima", "thompson"),
     "frames": ("data.columns", "data.encoding", "data.levels", "data.tables"),
@@ -53,7 +53,7 @@ NOT_CORE = (
     *(f"data.{name}" for name in ("tables", "columns", "encoding", "levels", "smiles", "shares")),
     *(f"data.{name}" for name in ("uci", "download", "large", "molecules", "synthetic")),
 )
-MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 8880, 350, 39
+MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 9400, 350, 39
 
 
 def is_in(module: str, package: str) -> bool:

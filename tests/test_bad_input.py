@@ -113,7 +113,7 @@ def test_impossible_test_points_get_one_clear_sentence(method, x, sentence):
 
 
 def test_missing_samples_are_explained():
-    post = condition(num_samples=0, solver=SOLVERS["SDD"])
+    post = condition(num_samples=0, solver=SOLVERS["SDD"], neighbours=0)
     with pytest.raises(ValueError, match="has no samples"):
         _ = post.samples
     with pytest.raises(ValueError, match="comes from samples"):

@@ -231,13 +231,15 @@ def test_scikit_learns_callbacks_see_every_step_and_may_stop_it():
     assert 1 < len(hasty.tasks) < len(patient.tasks)
 
 
-def test_without_functions_there_are_exact_error_bars_for_few_rows_only():
+def test_without_functions_error_bars_are_exact_for_few_rows_and_upper_bounds_for_many():
     x, y = made_up()
     fitted = dg.GPRegressor(n_samples=0, random_state=0).fit(x, y)
     assert np.all(fitted.predict(x, return_std=True)[1] > 0)
-    large = dg.GPRegressor(n_samples=0, random_state=0, learn=False).fit(*made_up(n=4200))
-    with pytest.raises(ValueError, match="n_samples=64"):
-        large.predict(x, return_std=True)
+    few, many = (
+        dg.GPRegressor(n_samples=num, random_state=0, learn=False).fit(*made_up(n=4200)).predict(x, return_std=True)[1]
+        for num in (0, 64)
+    )
+    assert np.all(few >= many * 0.99)  # without functions those of the neighbours alone, an upper bound
 
 
 def test_a_checkpoint_is_for_the_same_fit_and_goes_away_when_it_is_complete(tmp_path):

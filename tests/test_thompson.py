@@ -120,8 +120,9 @@ def test_kept_functions_are_solved_from_where_they_were():
     kept.ask(6)
     again = kept.state.posterior
     assert again.x.shape[0] == 606
-    whole = MODEL.condition(again.x, kept.state.y, num_samples=6, key=KEY, solver=solver, dtype=again.x.dtype)
-    assert again.solution.passes < 0.7 * whole.solution.passes
+    assert again.num_far == 600  # nothing was solved: the new results are in the near field
+    exact = MODEL.condition(again.x, kept.state.y, num_samples=0)
+    np.testing.assert_allclose(again.mean(again.x[600:]), exact.mean(again.x[600:]), atol=0.02)
     assert fresh.state.posterior is None
 
 

@@ -95,7 +95,7 @@ def _solve_all(data: Data, solver: Solver, run: Run, known: Known | None) -> Pos
     """Far weights for all rows."""
     operator = data.operator
     targets = data.targets(known)
-    if known is not None and run.resume is None:
+    if known is not None:
         start, residual = known.start(operator.dtype)
         run = replace(run, start=start, start_residual=residual)
     solution = _solve(operator, targets, solver, run)

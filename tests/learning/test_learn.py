@@ -467,7 +467,9 @@ def test_what_cannot_be_learned_from_is_said():
         start.learn(x[:0], y[:0])
     with pytest.raises(TypeError):  # the annotations are checked first in tests
         dg.learn(dg.RBF(1.0), x, y)
-    with pytest.raises(ValueError, match=r"no parameter 'noize' for a prior. Use lengthscale, noise, scale, variance"):
+    with pytest.raises(
+        ValueError, match=r"no parameter 'noize' for a prior. Use lengthscale, noise, period, power, scale, variance"
+    ):
         start.learn(x, y, priors={"noize": dg.learning.LogNormal(0.1, 1.0)})
     with pytest.raises(ValueError, match=r"must be a LogNormal"):
         start.learn(x, y, priors={"noise": dg.learning.LogNormal(-0.1, 1.0)})

@@ -23,6 +23,7 @@ from dualgp.learning.problem import Problem
 BLOCK_OPERATIONS = 16 * 192**3
 MOST_AT_ONCE = 64
 SEARCH_ENTRIES = 1 << 22  # distances at once: 16 MB
+QUERIES_AT_ONCE = 4096  # of a tree, between two looks at the clock
 EACH = 8  # nearest rows of every row of a block, of which it is given the nearest
 # Blocks times rows from which a k-d tree is quicker than looking at all rows: 512 blocks of 1.8 million rows with 11
 # inputs take 3 s by it.
@@ -186,7 +187,11 @@ def _search_by_tree(
     check_time()
     tree = cKDTree(coordinates, balanced_tree=False, compact_nodes=False)
     check_time()
-    found = np.atleast_2d(tree.query(queries, np.arange(1, min(3 * num, len(turn)) + 1), workers=-1)[1])
+    counts, found = np.arange(1, min(3 * num, len(turn)) + 1), np.empty((len(queries), min(3 * num, len(turn))), int)
+    for start in range(0, len(queries), QUERIES_AT_ONCE):
+        check_time()
+        some = slice(start, start + QUERIES_AT_ONCE)
+        found[some] = tree.query(queries[some], counts, workers=-1)[1]
     comes_after = turn[found] >= turns[:, None]
     order = np.argsort(comes_after, axis=1, kind="stable")
     found = np.where(np.take_along_axis(comes_after, order, axis=1), -1, np.take_along_axis(found, order, axis=1))

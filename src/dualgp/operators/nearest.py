@@ -111,11 +111,12 @@ def _most_correlated(
 
 @in_wide
 def neighbour_weights(
-    search: NearestRows, noise: Any, points: AnyArray, near: Int[np.ndarray, "m num"]
+    search: NearestRows, noise: Any, points: AnyArray, near: Int[np.ndarray, "m num"], term: Kernel | None = None
 ) -> tuple[Float[np.ndarray, "m num"], Float[np.ndarray, " m"]]:
     """u = A_NN^-1 k(N, point) and k(point, point) - k(point, N) u for each point and its rows N, in float64.
 
-    A prediction by these rows alone is u @ y_N, and the second is its variance. m num^3 / 3 operations, in batches.
+    A prediction by these rows alone is u @ y_N, and the second is its variance. `term`: a term of the kernel, to be
+    predicted instead of the whole; both k with the point are then that one's. m num^3 / 3 operations, in batches.
     """
     (m, num), points = near.shape, np.asarray(points)
     weights, variance = np.empty((m, num)), np.empty(m)
@@ -127,22 +128,24 @@ def neighbour_weights(
             count = len(near[some])
             batch = np.resize(near[some], (size, num))  # of one shape, so that it is compiled once
             block = np.resize(points[some], (size, points.shape[1])).astype(np.float64)
-            found = _neighbour_weights(search.kernel, noise, block, search.read(batch).astype(np.float64))
+            rows = search.read(batch).astype(np.float64)
+            found = _neighbour_weights(search.kernel, noise, block, rows, term)
             weights[some], variance[some] = (np.asarray(array)[:count] for array in found)
     return weights, variance
 
 
 @full_precision
 def weigh_neighbours(
-    kernel: Kernel, noise: AnyArray, point: Float[AnyArray, " d"], rows: Points
+    kernel: Kernel, noise: AnyArray, point: Float[AnyArray, " d"], rows: Points, term: Kernel | None = None
 ) -> tuple[Float[Array, " num"], Float[Array, ""]]:
     """`neighbour_weights` of one point, for use inside `jax.jit`.
 
     A little of the diagonal is added, as much as rounding takes away. Where A_NN is singular even so, the weights are
     zero: the neighbours say nothing.
     """
-    matrix, across = kernel(rows, rows), kernel(rows, point[None])[:, 0]
-    own = kernel.diagonal(point[None])[0]
+    asked = kernel if term is None else term
+    matrix, across = kernel(rows, rows), asked(rows, point[None])[:, 0]
+    own = asked.diagonal(point[None])[0]
     rounding = 4 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)
     matrix = matrix + (jnp.asarray(noise, matrix.dtype) + rounding) * jnp.eye(len(across), dtype=matrix.dtype)
     weights = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix, symmetrize_input=False), True), across)
@@ -151,5 +154,5 @@ def weigh_neighbours(
 
 
 @compiled
-def _neighbour_weights(kernel: Kernel, noise: AnyArray, points: Points, rows: AnyArray) -> Any:
-    return jax.vmap(lambda point, rows: weigh_neighbours(kernel, noise, point, rows))(points, rows)
+def _neighbour_weights(kernel: Kernel, noise: AnyArray, points: Points, rows: AnyArray, term: Kernel | None) -> Any:
+    return jax.vmap(lambda point, rows: weigh_neighbours(kernel, noise, point, rows, term))(points, rows)

@@ -98,7 +98,8 @@ def needs_care(n: int, mean_squared_norm: float, variance: float, noise: float) 
 def check_functions(num_samples: Any, rows: int, name: str, num_features: int = 4096) -> int:
     """How many functions: at most what memory holds, with weights of features and four columns of rows for each."""
     check_count(num_samples, name)
-    size, most = 8.0 * num_samples * (num_features + 4 * rows), machine_memory()
+    block = 4.0 * num_features * min(rows, POINT_BLOCK)  # of features, where functions are evaluated
+    size, most = 8.0 * num_samples * (num_features + 4 * rows) + block, machine_memory()
     if size > most:
         raise ValueError(
             f"{name}={num_samples:.6g} functions with {num_features:.6g} features would take {size / 1e9:,.0f} GB, and "

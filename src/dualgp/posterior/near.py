@@ -24,6 +24,7 @@ from jaxtyping import Array, Float, Int
 
 from dualgp._arrays import full_precision, is_traced
 from dualgp._types import AnyArray, Columns, Points
+from dualgp.kernels import Kernel
 from dualgp.operators import policy
 from dualgp.operators.nearest import NearestRows, nearest_inside_jit, neighbour_weights, weigh_neighbours
 from dualgp.operators.variance import combine_variances
@@ -42,6 +43,7 @@ class NearField(eqx.Module):
 
     Outside `jax.jit` neighbours are found by a tree and weighed in float64. Inside, all rows are looked at, in the
     caller's precision; there is no derivative through the choice. `residuals` is None where there is no far field.
+    `term`: the term of the kernel that it is the near field of, if not of the whole.
     """
 
     noise: AnyArray
@@ -50,13 +52,14 @@ class NearField(eqx.Module):
     targets: Columns
     num: int = eqx.field(static=True)
     search: NearestRows = eqx.field(static=True)
+    term: Kernel | None = None
 
     def __call__(self, points: AnyArray) -> NearValues:
         return self._inside_jit(points) if is_traced(self, points) else self._on_the_host(points)
 
     def _on_the_host(self, points: AnyArray) -> NearValues:
         near = self.search.query(points, self.num)
-        weights, variance = neighbour_weights(self.search, self.noise, points, near)
+        weights, variance = neighbour_weights(self.search, self.noise, points, near, self.term)
 
         def weigh(columns: Columns) -> Float[np.ndarray, "m s"]:
             return np.matmul(weights[:, None], self.search.read(near, columns).astype(np.float64))[:, 0]
@@ -75,7 +78,7 @@ class NearField(eqx.Module):
 
         def values(query: tuple[Float[Array, " d"], Array]) -> NearValues:
             point, near = query
-            weights, variance = weigh_neighbours(kernel, self.noise, point, x[near].astype(points.dtype))
+            weights, variance = weigh_neighbours(kernel, self.noise, point, x[near].astype(points.dtype), self.term)
             correction, alone = (weights @ array[near] for array in columns)
             return NearValues(correction, alone, variance)
 
@@ -91,7 +94,7 @@ class NearField(eqx.Module):
 
         def value(query: tuple[Float[Array, " d"], Array, Array]) -> Float[Array, ""]:
             point, near, residual = query
-            return weigh_neighbours(kernel, self.noise, point, x[near])[0] @ residual
+            return weigh_neighbours(kernel, self.noise, point, x[near], self.term)[0] @ residual
 
         queries = (points.reshape(s * q, d), near, residuals)
         return jax.lax.map(value, queries, batch_size=self._batch).reshape(s, q)

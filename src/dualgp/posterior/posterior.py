@@ -268,7 +268,7 @@ class Posterior(ABC):
         points = on_device(self.model.kernel.points(x, "x", self.d), precision(self.x))
         variance = np.asarray(self.model.kernel.diagonal(points), np.float64)
         if self.neighbours:
-            return np.sqrt(self.mean_predictor.moments(points)[1].astype(np.float64)) * root + variance * rounding
+            return np.sqrt(self.mean_predictor.moments(x)[1].astype(np.float64)) * root + variance * rounding
         factor = np.minimum(np.sqrt(self._explained(x)), np.sqrt(variance) / 2)
         bound = factor * root + variance * rounding
         check_values(bound, x)

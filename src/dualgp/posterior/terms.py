@@ -2,7 +2,7 @@
 
 With k = k_1 + k_2 + ..., f = mean + f_1 + f_2 + ... for independent f_t ~ GP(0, k_t), and given the data
 
-    f_t(x)  =  phi_t(x) @ w_t  +  k_t(x, X) @ (weights of the mean - weights of the sample)
+    f_t(x)  =  phi_t(x) @ w_t  +  k_t(x, X) @ (weights of the mean - weights of the sample)  +  near field
     var(f_t(x))  =  k_t(x, x) - k_t(x, X) A^-1 k_t(X, x)
 
 The means of all terms add up to the posterior mean less the constant; functions do as well, variances do not.
@@ -10,7 +10,7 @@ The means of all terms add up to the posterior mean less the constant; functions
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -57,22 +57,25 @@ class TermPosterior:
         """Mean and standard deviation together."""
         if isinstance(self.posterior, ExactPosterior) and not is_traced(x):
             return self.mean(x), np.sqrt(self._variance(self.posterior, x))
-        if self.predictor.prior is None:
+        if self.predictor.prior is None and self.predictor.near is None:
             raise ValueError(NO_SAMPLES)
-        mean, variance = self.predictor.moments(x)
+        predictor = self._mean_predictor if self.predictor.prior is None else self.predictor
+        mean, variance = predictor.moments(x)
         return mean, variance**0.5
 
     @cached_property
     def samples(self) -> SamplePaths:
         """The term's part of the posterior's functions: the parts of all terms add up to them, less the constant."""
         with wide():
-            return self.predictor.functions(is_corrected=False)
+            return self.predictor.functions(is_corrected=self.posterior.samples.near is not None)
 
     @cached_property
     def _mean_predictor(self) -> Predictor:
         with wide():
             far = eqx.tree_at(lambda far: far.weights, self.predictor.far, self.predictor.far.weights[:, :1])
-            return Predictor(self.predictor.constant, None, far)
+            near = self.predictor.near
+            near = None if near is None else near.map_columns(lambda columns: columns[:, :1])
+            return Predictor(self.predictor.constant, None, far, near)
 
     @in_wide
     def _variance(self, posterior: ExactPosterior, x: Any) -> Float[np.ndarray, " m"]:
@@ -97,17 +100,14 @@ def posterior_of_term(posterior: Posterior, term: Any) -> TermPosterior:
     """The posterior of a term of the kernel: one of `additive_terms`, or its place among them."""
     if not isinstance(posterior, (ExactPosterior, SampledPosterior)):
         raise TypeError(f"The terms of a {type(posterior).__name__} are not known: condition with solver='auto', say.")
-    if posterior.num_far < posterior.n or posterior.solution.residual.max() > policy.DEFAULT_TOL:
-        raise ValueError(
-            "A part of this posterior is a near field, which has no terms. Condition with solver=Auto(tol=1e-2) and "
-            "num_far=n, or refine it to that."
-        )
     terms = additive_terms(posterior.model.kernel)
     place = _place(terms, term)
     far, kernel = posterior.far, terms[place]
     prior = None if posterior.prior is None else _prior_of_term(posterior.prior, terms, place)
     far = eqx.tree_at(lambda far: far.kernel, far, kernel)
-    return TermPosterior(kernel, posterior, Predictor(np.zeros(()), prior, far))
+    near = posterior.predictor.near if posterior.prior is not None else posterior.mean_predictor.near
+    near = None if near is None else replace(near, term=kernel)
+    return TermPosterior(kernel, posterior, Predictor(np.zeros(()), prior, far, near))
 
 
 def additive_terms(kernel: Kernel) -> list[Kernel]:

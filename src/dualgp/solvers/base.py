@@ -91,7 +91,7 @@ class Run:
 
     key: RandomKey | None
     start: AnyArray | None = None
-    start_residual: Columns | None = None
+    start_residual: AnyArray | None = None
     validation: Validation | None = None
     resume: Solution | None = None
     deadline: Deadline = field(default_factory=Deadline)
@@ -164,7 +164,10 @@ class Prepared(eqx.Module):
 
     @abstractmethod
     def step(self, operator: Operator, b: Columns, state: Any, key: RandomKey) -> tuple[Any, PerColumn]:
-        """One step, and an estimate of ||b - A @ iterate||^2 for each column that it yields for free."""
+        """One step, and an estimate of ||b - A @ iterate||^2 for each column that it yields for free.
+
+        Where the state has `residuals`, they are looked at instead.
+        """
 
     def refresh(self, operator: Operator, state: Any, step: int, key: RandomKey) -> tuple[Any, int]:
         """Work for the host before step number `step`: the new state, and the number of steps that it lasts."""

@@ -51,9 +51,11 @@ def solve(
     - `progress`: show a progress bar.
     """
     refuse_traced("solve", operator, b)
-    resume, start = (start, start.weights) if isinstance(start, Solution) else (None, start)
+    known: dict[str, Any] = {"start": start}
+    if isinstance(start, Solution):
+        known = {"start": start.weights, "start_residual": start.residuals, "resume": start}
     limits: dict[str, Any] = {"deadline": as_deadline(max_seconds), "max_passes": max_passes}
-    run = Run(key, start=start, resume=resume, checkpoint=checkpoint, progress=progress, **limits)
+    run = Run(key, checkpoint=checkpoint, progress=progress, **known, **limits)
     return solve_run(operator, b, as_solver(solver), run)
 
 
