@@ -53,7 +53,7 @@ NOT_CORE = (
     *(f"data.{name}" for name in ("tables", "columns", "encoding", "levels", "smiles", "shares")),
     *(f"data.{name}" for name in ("uci", "download", "large", "molecules", "synthetic")),
 )
-MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 9400, 350, 39
+MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 8900, 350, 39
 
 
 def is_in(module: str, package: str) -> bool:

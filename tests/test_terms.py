@@ -78,7 +78,7 @@ def test_a_term_is_named_by_itself_an_equal_one_or_its_number():
 def test_terms_without_samples_say_what_to_do():
     _, _, post = posterior(solver=dg.CG(), num_samples=0, neighbours=0)
     assert post.term(0).mean(X_NEW).shape == (40,)
-    with pytest.raises(ValueError, match="num_samples=64"):
+    with pytest.raises(ValueError, match="num_samples=16"):
         post.term(0).std(X_NEW)
 
 

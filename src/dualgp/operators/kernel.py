@@ -65,8 +65,11 @@ class KernelOperator(Operator):
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(kernel).__name__}.")
+        given = np.dtype(getattr(x, "dtype", np.float64))
         x = kernel.points(x) if mesh is None or not hasattr(x, "shape") else x
-        dtype = np.result_type(x.dtype, np.float32) if dtype is None else dtype
+        if dtype is None:  # counts that are kept as bytes have the precision that they were given in
+            dtype = np.result_type(given if x.dtype == np.uint8 and given.kind in "fiu" else x.dtype, np.float32)
+            dtype = min(np.dtype(dtype), np.dtype(np.float64), key=lambda one: one.itemsize)
         if x.shape[0] == 0:
             raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
         self.kernel, self.noise, self.layout = kernel, as_noise(noise), make_layout(x.shape[0], mesh)
