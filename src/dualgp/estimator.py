@@ -88,7 +88,9 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         For centred inputs and standardised targets: `X - X_offset_` and `(z - y_offset_) / y_scale_` less the
         trend, where z = warp_(y). Inputs are centred where the kernel depends on differences only.
     units_ : Units
-        All of that, with the slopes of the trend. encoding_ : Encoding or None, for frames.
+        All of that, with the slopes of the trend.
+    encoding_ : Encoding or None
+        How the columns of a frame become inputs.
     finished_ : bool
         False if a limit or Ctrl-C ended the fit early.
     validation_ : Score or None
