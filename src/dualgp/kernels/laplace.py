@@ -14,7 +14,7 @@ from dualgp.kernels.scaled import Scaled
 
 
 class Laplace(Scaled):
-    """``variance * exp(-sum_j |x_j - x'_j| / lengthscale_j)``: distances in the 1-norm, along the axes as trees see them.
+    """``variance * exp(-sum_j |x_j - x'_j| / lengthscale_j)``: distances in the 1-norm, along axes as trees see them.
 
     With one input it is Matern12. An infinite lengthscale means that the input does not matter.
     Frequencies: a Cauchy variable for each input, independent.
