@@ -21,7 +21,7 @@ NOISE = 0.1  # relative to the variance of y, to start from
 Widths = tuple[int, ...] | None  # how many inputs share each lengthscale
 
 
-def standard_model(X: Float[np.ndarray, "n d"], widths: Widths) -> GaussianProcess:
+def standard_model(X: np.ndarray, widths: Widths) -> GaussianProcess:
     """What to start from where nothing is given, for standardised targets."""
     std = X.std(axis=0, dtype=np.float64)
     scales = one_if_constant(std, X)

@@ -156,9 +156,22 @@ def find_given(
         near = search(coordinates[early], turn[early], queries, its, each, check_time)
         for place, found in zip(some, np.split(near, np.cumsum(sizes)[:-1]), strict=True):
             ranked = found.ravel(order="F")
-            ranked = ranked[ranked >= 0]
-            given[place] = early[ranked[np.sort(np.unique(ranked, return_index=True)[1])][:num]]
+            ranked = early[ranked[ranked >= 0]]
+            nearest = ranked[np.sort(np.unique(ranked, return_index=True)[1])][:num]
+            given[place] = _filled(nearest, coordinates, cells[place], early[turn[early] < turns[place]], num)
     return given
+
+
+def _filled(
+    nearest: np.ndarray, coordinates: np.ndarray, cell: np.ndarray, before: np.ndarray, num: int
+) -> Int[np.ndarray, " given"]:
+    """These and, where they are fewer than `num`, the nearest to the middle of the cell of the other rows before it."""
+    lacking = min(num, len(before)) - len(nearest)
+    if lacking <= 0:
+        return nearest
+    others = np.setdiff1d(before, nearest)
+    squared = np.sum((coordinates[others] - coordinates[cell].mean(axis=0)) ** 2, axis=1)
+    return np.concatenate([nearest, others[np.argsort(squared)[:lacking]]])
 
 
 def _search_all(

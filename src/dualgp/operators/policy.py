@@ -100,7 +100,7 @@ def check_functions(num_samples: Any, rows: int, name: str, num_features: int = 
     check_count(num_samples, name)
     block = 4.0 * num_features * min(rows, POINT_BLOCK)  # of features, where functions are evaluated
     size, most = 8.0 * num_samples * (num_features + 4 * rows) + block, machine_memory()
-    if size > most:
+    if size > FACTOR_SHARE * most:
         raise ValueError(
             f"{name}={num_samples:.6g} functions with {num_features:.6g} features would take {size / 1e9:,.0f} GB, and "
             f"this process may use {most / 1e9:,.0f}. Ask for fewer: 64 functions know a standard deviation to 9 %."
