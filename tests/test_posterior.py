@@ -37,9 +37,9 @@ def test_mean_and_std_equal_scikit_learns(nu):
     np.testing.assert_allclose(post.std(X_NEW, noise=True), np.sqrt(std**2 + NOISE), atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_two_thousand_functions_have_the_posteriors_mean_and_covariance(kernel):
-    num, num_features = 2000, 4096
+@pytest.mark.parametrize("name", KERNELS)
+def test_two_thousand_functions_have_the_posteriors_mean_and_covariance(name):
+    kernel, num, num_features = KERNELS[name], 2000, 4096
     x, x_new = (inputs(kernel, array.astype(np.float32)) for array in (X, X_NEW[:16]))
     y = Y.astype(np.float32)
     post = dg.GaussianProcess(kernel, NOISE).condition(
@@ -50,7 +50,8 @@ def test_two_thousand_functions_have_the_posteriors_mean_and_covariance(kernel):
     variance = exact.covariance.diagonal()
     assert (np.abs(draws.mean(axis=0) - exact.mean) < 4.5 * np.sqrt(variance / num) + 1e-3).all()
     sampling = np.sqrt((np.outer(variance, variance) + exact.covariance**2) / num)
-    features = variance.max() / np.sqrt(num_features)  # the prior itself is known up to its random features
+    # The prior itself is known up to its random features, that of two kernels to 4 % instead of 1 (test_features.py).
+    features = variance.max() / np.sqrt(num_features) * (4.0 if name.startswith(("Periodic", "Laplace")) else 1.0)
     assert (np.abs(np.cov(draws.T) - exact.covariance) < 4.5 * sampling + 3 * features).all()
 
 
