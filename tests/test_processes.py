@@ -64,4 +64,5 @@ def test_ctrl_c_in_python_ends_a_fit_with_the_best_so_far_or_the_interrupt(secon
     finally:
         process.kill()
     assert said in ("KeyboardInterrupt", "best so far True", "finished True")
-    assert process.returncode == 0
+    # Where the signal arrives inside an import, the interpreter ends as one that was interrupted, whoever caught it.
+    assert process.returncode in (0, -signal.SIGINT)
