@@ -8,7 +8,7 @@ import argparse
 import jax
 
 import dualgp as dg
-from dualgp.data import published_model, uci
+from record import load_uci, published_model
 
 METHODS = {
     "exact": dg.Cholesky(),
@@ -23,7 +23,7 @@ def main() -> None:
     arguments.add_argument("--methods", default="exact,default")
     options = arguments.parse_args()
     for name in options.sets.split(","):
-        data, model = uci(name), published_model(name)
+        data, model = load_uci(name), published_model(name)
         for method in options.methods.split(","):
             post = model.condition(data.x, data.y, solver=METHODS[method], num_samples=64, key=jax.random.key(0))
             mean, std = post.predict(data.x_test, noise=True)

@@ -11,9 +11,9 @@ import time
 
 import jax
 import numpy as np
-from record import command_line, in_processes
 
 import dualgp as dg
+from record import command_line, in_processes
 
 DIMENSIONS, NOISE = 8, 1e-2
 

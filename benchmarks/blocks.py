@@ -11,10 +11,9 @@ import statistics
 
 import jax
 import numpy as np
-from record import save
 
 import dualgp as dg
-from dualgp.data import published_model, uci
+from record import load_uci, published_model, save
 
 SHARES, SIZES, SEEDS = (0.0, 0.5, 0.75, 0.875), (2.0, 4.0, 16.0), (0, 1, 2)
 
@@ -35,7 +34,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--sets", default="pol,elevators,bike")
     for name in arguments.parse_args().sets.split(","):
-        data, model = uci(name), published_model(name)
+        data, model = load_uci(name), published_model(name)
         first = model.condition(data.x, data.y, num_samples=8, key=jax.random.key(0), max_passes=1.0)
         operator = dg.KernelOperator(model.kernel, data.x, model.noise)
         for local, size in [(share, 8.0) for share in SHARES] + [(0.75, size) for size in SIZES]:

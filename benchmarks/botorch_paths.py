@@ -30,10 +30,10 @@ from botorch.sampling.pathwise.features import KernelEvaluationMap
 from botorch.sampling.pathwise.paths import GeneralizedLinearPath
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.means import ZeroMean
-from record import run_cells
 
 import dualgp as dg
 from dualgp.botorch import DualGPModel, dual_prior, dual_update
+from record import run_cells
 
 LENGTHSCALE, NOISE, D, PATHS, POINTS = np.linspace(0.4, 1.4, 6), 1e-3, 6, 64, 1000
 MODEL = dg.GaussianProcess(dg.Matern52(LENGTHSCALE), noise=NOISE)

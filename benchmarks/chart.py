@@ -10,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.ticker import NullFormatter
+
 from record import load
 
 SIZES = {"pol": 13_500, "elevators": 14_940, "bike": 15_642, "protein": 41_157, "keggdirected": 43_945}

@@ -11,10 +11,9 @@ bytes = 4 B m: the rows of A x - b; and 8 B d, the block's points twice, where i
 import argparse
 from typing import NamedTuple
 
-from record import load
-
 from dualgp.operators.policy import REPLICATED_BYTES
 from dualgp.solvers.block_descent import LARGEST_BLOCK
+from record import load
 
 D, M, PASSES = 10, 65, 5
 BLOCK = LARGEST_BLOCK

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 from record import command_line, in_processes, load
 
 START, BATCH, ROUNDS = 20, 20, 5

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 from record import save
 
 LIMIT = 300  # seconds for a run

@@ -17,19 +17,16 @@ import time
 
 import jax
 import numpy as np
-from record import run_cells
 
 import dualgp as dg
-from dualgp.data import large, published_model, uci
-from dualgp.data.large import LOADERS
-from dualgp.data.uci import Dataset
+from record import LOADERS, Dataset, load_large, load_uci, published_model, run_cells
 
 KEY = jax.random.key(0)
 
 
 def dataset(name: str) -> Dataset:
     """A UCI split, or large data with a random tenth held out."""
-    return large(name) if name in LOADERS else uci(name)
+    return load_large(name) if name in LOADERS else load_uci(name)
 
 
 def start(d: int) -> dg.GaussianProcess:

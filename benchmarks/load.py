@@ -13,9 +13,9 @@ import time
 
 import jax
 import numpy as np
-from record import save
 
 import dualgp as dg
+from record import save
 
 
 def seconds(n: int, d: int, busy: int) -> float:

@@ -17,11 +17,9 @@ import time
 
 import jax
 import numpy as np
-from record import in_processes, load
 
 import dualgp as dg
-from dualgp.data import large, published_model, uci
-from dualgp.data.large import LOADERS
+from record import LOADERS, in_processes, load, load_large, load_uci, published_model
 
 KEY, BUDGETS, SCORED = jax.random.key(0), (0.25, 0.5, 1.0, 2.0, 3.0), 20_000
 SETS = ("pol", "elevators", "bike", "protein", "keggdirected")
@@ -45,7 +43,7 @@ def scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict:
 
 
 def default(name: str) -> dict:
-    data, model = uci(name), published_model(name)
+    data, model = load_uci(name), published_model(name)
     far = {"neighbours": 0, "num_samples": 64, "solver": dg.BlockDescent()}
     methods: dict[str, dict] = {"default": {}, "far": far}
     line: dict = {"n": len(data.y)}
@@ -68,11 +66,11 @@ def default(name: str) -> dict:
 
 def budgets(name: str) -> dict:
     if name in LOADERS:
-        data = large(name)
+        data = load_large(name)
         x, y, x_test, y_test = data.x[:60_000], data.y[:60_000], data.x_test[:5000], data.y_test[:5000]
         model = dg.learn(dg.GaussianProcess(dg.Matern32(np.ones(x.shape[1])), 0.1), x, y, key=KEY).model
     else:
-        data, model = uci(name), published_model(name)
+        data, model = load_uci(name), published_model(name)
         x, y, x_test, y_test = data.x, data.y, data.x_test, data.y_test
     line: dict = {"n": len(y)}
     for k in (32, 128):
@@ -87,7 +85,7 @@ def budgets(name: str) -> dict:
 
 
 def nothing(name: str) -> dict:
-    data = large(name)
+    data = load_large(name)
     chosen = np.random.default_rng(0).permutation(len(data.y_test))[:SCORED]
     began, processor = time.perf_counter(), time.process_time()
     learned = dg.learn(None, data.x, data.y, key=KEY)

@@ -16,10 +16,9 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
-from record import run_cells
 
 import dualgp as dg
-from dualgp.data import published_model, uci
+from record import load_uci, published_model, run_cells
 
 Predict = Callable[[], np.ndarray]
 
@@ -108,7 +107,7 @@ TOO_LARGE = {("protein", "scikit-learn"), ("keggdirected", "scikit-learn")}  # 1
 
 
 def measure(name: str, method: str) -> dict:
-    data, model = uci(name), published_model(name)
+    data, model = load_uci(name), published_model(name)
     line: dict = {"set": name, "method": method}
     predict = METHODS[method](data, model)
     for label in ("seconds", "again"):

@@ -11,10 +11,9 @@ import argparse
 import jax
 import jax.numpy as jnp
 import numpy as np
-from record import medians, save
 
 import dualgp as dg
-from dualgp.data import published_model, uci
+from record import load_uci, medians, published_model, save
 
 
 def product(matrix, index, v):
@@ -22,7 +21,7 @@ def product(matrix, index, v):
 
 
 def measure(name: str, n: int) -> dict:
-    data, model = uci(name), published_model(name)
+    data, model = load_uci(name), published_model(name)
     x, y = data.x[:n], data.y[:n]
     operator = dg.KernelOperator(model.kernel, x, model.noise, dtype=np.float64)
     weights = dg.solve(operator, y, dg.Cholesky()).weights

@@ -8,10 +8,9 @@ import time
 
 import jax
 import numpy as np
-from record import save
 
 import dualgp as dg
-from dualgp.data import prior_draw
+from record import prior_draw, save
 
 
 def main() -> None:

@@ -14,6 +14,10 @@ from typing import Any
 
 import jax
 
+sys.path.append(str(Path(__file__).parents[1] / "experiments"))
+from datasets import Dataset, docking_f2_counts, load_large, load_uci, prior_draw, published_model  # noqa: F401
+from datasets.large import LOADERS  # noqa: F401
+
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -15,10 +15,10 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from record import medians, save
 
 import dualgp as dg
 from dualgp._arrays import compiled
+from record import medians, save
 
 ROWS, TILE = 512, 1024
 KERNEL = dg.Matern32(1.5)

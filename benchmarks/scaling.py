@@ -14,12 +14,12 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-from record import in_processes
 
 import dualgp as dg
 from dualgp._arrays import wide
 from dualgp._threads import one_blas_thread_on_few_cores
 from dualgp.solvers.iterate import advance
+from record import in_processes
 
 ENTRIES, DIMENSIONS, COLUMNS = 2e10, 8, 9
 

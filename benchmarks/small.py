@@ -8,12 +8,11 @@ import warnings
 
 import jax
 import numpy as np
-from record import save
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 import dualgp as dg
-from dualgp.data import prior_draw
+from record import prior_draw, save
 
 LENGTHSCALES = [0.3, 0.5, 1.0, 2.0, 5.0]
 

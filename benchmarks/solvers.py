@@ -7,11 +7,10 @@ hyperparameters. Appends JSON lines (a cell that is there already is not run aga
 import argparse
 
 import jax
-from record import load, save
 
 import dualgp as dg
-from dualgp.data import published_model, uci
 from dualgp.solvers import Solver
+from record import load, load_uci, published_model, save
 
 PAPER_STEPS = {"elevators": 5.0, "keggdirected": 5.0}  # step sizes of the paper for means; 50 elsewhere
 
@@ -30,7 +29,7 @@ def solvers(name: str) -> dict[str, Solver | str]:
 
 def run(name: str, label: str, solver: Solver | str, max_seconds: float) -> dict:
     """One cell of the table."""
-    data, model = uci(name), published_model(name)
+    data, model = load_uci(name), published_model(name)
     posterior = model.condition(
         data.x, data.y, solver=solver, num_samples=8, key=jax.random.key(0), max_seconds=max_seconds
     )

@@ -11,11 +11,11 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from record import medians, save
 
 import dualgp as dg
 from dualgp._arrays import wide
 from dualgp.solvers.iterate import advance
+from record import medians, save
 
 N, D, BATCH, STEPS = 13_500, 26, 512, 50
 NOISE, STEP_SIZE, MOMENTUM = 0.1, 1.0, 0.9

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from record import save
 
 import dualgp as dg
-from dualgp.data.tables import read_table
-from dualgp.tablemodel import scores
+from dualgp.columns.tables import read_table
+from dualgp.table.model import scores
+from record import save
 
 NUM_TEST, SUBSET = 5000, 5000
 
@@ -39,7 +39,7 @@ def make(folder: Path, rows: int) -> None:
 
 def ours(folder: Path) -> dict:
     began = time.perf_counter()
-    command = [sys.executable, "-m", "dualgp.cli"]
+    command = [sys.executable, "-m", "dualgp.table.cli"]
     fit = ["fit", folder / "train.csv", "--target", "y", "-o", folder / "model.dgp", "--quiet"]
     print(subprocess.run([*command, *fit], check=True, capture_output=True, text=True).stdout)
     seconds = time.perf_counter() - began

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas
+
 from record import command_line, in_processes
 
 FOLDER = Path("/tmp/dualgp-tables")
@@ -96,7 +97,7 @@ def ours(train: Path, test: Path, target: str) -> dict:
 def lightgbm(train: Path, test: Path, target: str) -> dict:
     import lightgbm as trees
 
-    from dualgp.warps import Prediction, Warp, scores
+    from dualgp.sklearn.warps import Prediction, Warp, scores
 
     tables = _as_trees_have_them(pandas.read_csv(train), pandas.read_csv(test), target)
     (x, y), (x_test, y_test) = ((table.drop(columns=target), table[target].to_numpy(float)) for table in tables)

@@ -19,11 +19,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from record import save
 
 import dualgp as dg
-from dualgp.data import docking_f2_counts
 from dualgp.operators.tiles import tiled_product
+from record import docking_f2_counts, save
 
 REPEATS = 5
 

@@ -20,13 +20,16 @@ RUN = """
 import json, sys, time
 import jax, numpy as np
 import dualgp as dg
-from dualgp.data import published_model, uci, prior_draw
+try:
+    from datasets import published_model, load_uci, prior_draw
+except ImportError:
+    from dualgp.data import published_model, uci as load_uci, prior_draw
 name, num_samples = sys.argv[1], int(sys.argv[2])
 if name == "demo":
     model = dg.GaussianProcess(dg.Matern32(0.2), noise=0.1)
     data = prior_draw(model, 50_000, d=2, key=jax.random.key(1), num_test=3000)
 else:
-    data, model = uci(name), published_model(name)
+    data, model = load_uci(name), published_model(name)
 def run(seed):
     began = time.perf_counter()
     post = model.condition(data.x, data.y, num_samples=num_samples, key=jax.random.key(seed))
@@ -41,7 +44,10 @@ print(json.dumps({"cold": cold, "again": again, "passes": passes, "rmse": rmse})
 
 def measure(checkout: Path, name: str, num_samples: int) -> dict:
     """One run in a process of its own, with the package of that checkout and an empty compilation cache."""
-    environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "JAX_COMPILATION_CACHE_DIR": ""}
+    environment = os.environ | {
+        "PYTHONPATH": f"{checkout / 'src'}:{checkout / 'experiments'}",
+        "JAX_COMPILATION_CACHE_DIR": "",
+    }
     command = [sys.executable, "-c", RUN, name, str(num_samples)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])

@@ -18,10 +18,10 @@ def main() -> None:
     options = arguments.parse_args()
 
     truth = dg.GaussianProcess(dg.Matern32(lengthscale=0.2), noise=0.1)
-    data = dg.data.prior_draw(truth, 2 * options.points, d=2, key=jax.random.key(1), num_test=3000)
-    x, y = outside_the_hole(data.x, data.y)
-    x, y = x[: options.points], y[: options.points]
-    x_test, f_test = outside_the_hole(data.x_test, data.y_test)
+    f, rng = truth.sample_prior(2, 1, key=jax.random.key(1)), np.random.default_rng(1)
+    x, x_test = (outside_the_hole(rng.random((n, 2), np.float32)) for n in (2 * options.points, 3000))
+    x, f_test = x[: options.points], f(x_test)[0]
+    y = f(x)[0] + np.float32(0.1**0.5) * rng.standard_normal(len(x), np.float32)
     print(f"Conditioning on {len(x):,} noisy points, mean and 64 function samples together.", flush=True)
 
     began = time.perf_counter()
@@ -37,10 +37,9 @@ def main() -> None:
     print(f"Picture                      {options.picture}")
 
 
-def outside_the_hole(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def outside_the_hole(x: np.ndarray) -> np.ndarray:
     """Without a patch of the square, so that there is something to be uncertain about."""
-    keep = ~((np.abs(x[:, 0] - 0.62) < 0.08) & (np.abs(x[:, 1] - 0.6) < 0.2))
-    return x[keep], y[keep]
+    return x[~((np.abs(x[:, 0] - 0.62) < 0.08) & (np.abs(x[:, 1] - 0.6) < 0.2))]
 
 
 def draw(posterior: dg.Posterior, x: np.ndarray, y: np.ndarray, picture: Path) -> None:

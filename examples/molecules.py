@@ -13,7 +13,7 @@ from rdkit.Chem import Crippen, Draw
 from sklearn.pipeline import make_pipeline
 
 import dualgp as dg
-from dualgp.data.tables import numbers_of, read_table, text_of
+from dualgp.columns.tables import numbers_of, read_table, text_of
 
 CORES = ("c1ccc({})cc1{}", "c1ccnc({})c1{}", "C1CCN({})CC1{}", "c1cc2ccccc2c({})c1{}", "O=C(N{})c1ccccc1{}")
 GROUPS = ("C", "CC", "C(C)C", "CO", "CCO", "CCN", "CC(=O)O", "C(F)(F)F", "CCCl", "C#N", "CC(N)=O", "c1ccccc1", "C1CC1")

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 import dualgp as dg
-from dualgp.data.tables import read_table
-from dualgp.tablemodel import TableModel, fit_table
+from dualgp.columns.tables import read_table
+from dualgp.table.model import TableModel, fit_table
 
 
 def made_up_houses(path: Path) -> Path:

@@ -10,17 +10,15 @@ and seconds. Those of Figure 1 are computed from the eigenvalues of K (`full_bat
 import time
 from pathlib import Path
 
-import full_batch
 import jax
 import jax.numpy as jnp
 import numpy as np
-import paper
-from results import RESULTS, command_line, in_processes, load
 
 import dualgp as dg
-from dualgp._arrays import wide
-from dualgp.data import Dataset, published_model, uci
-from dualgp.solvers.descent import (
+import full_batch
+import paper
+from datasets import Dataset, load_uci, published_model
+from descent import (
     Adaptive,
     Arithmetic,
     Coordinates,
@@ -32,6 +30,8 @@ from dualgp.solvers.descent import (
     RandomFeatures,
     Trap,
 )
+from dualgp._arrays import wide
+from results import RESULTS, command_line, in_processes, load
 
 PICTURES = Path(__file__).parents[1] / "docs" / "figures"
 STEPS, LOOKS = 10_000, 20  # the paper has 100,000 steps
@@ -81,7 +81,7 @@ def curves() -> dict[tuple[str, str], Descent]:
 
 def measure(figure: str, label: str) -> dict:
     """One curve: `[step, seconds, K-norm^2, K^2-norm^2, test RMSE]` at moments evenly spaced in the logarithm."""
-    data, model = uci("pol"), published_model("pol")
+    data, model = load_uci("pol"), published_model("pol")
     if figure == "1":
         return _full_batch(data, model, *label.split(", "))
     solver = curves()[figure, label]

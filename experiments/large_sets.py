@@ -16,12 +16,12 @@ import time
 
 import jax
 import numpy as np
-import paper
-import svgp
-from results import command_line, in_processes, load
 
 import dualgp as dg
-from dualgp.data import large
+import paper
+import svgp
+from datasets import load_large
+from results import command_line, in_processes, load
 
 KEY = jax.random.key(0)
 LOOKS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)  # passes after which predictions are scored
@@ -43,7 +43,7 @@ def measure(name: str, method: str, budget: str) -> dict:
 
     `budget` of the default: passes, over all rows and with looks on the way, or seconds of wall time such as "3600s".
     """
-    data = _with_fewer_tests(large(name))
+    data = _with_fewer_tests(load_large(name))
     model, learning = learned(data)
     line = {"n": len(data.y), "d": data.x.shape[1], "noise": float(model.noise), "learning cpu": round(learning, 1)}
     if method in ("SVGP", "nearest"):

@@ -17,12 +17,14 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-import paper
-import svgp
-from results import RESULTS, command_line, in_processes, load
 
 import dualgp as dg
-from dualgp.data import docking_f2, docking_f2_counts, dockstring, fingerprints, random_split, scaffold_split
+import paper
+import svgp
+from datasets import docking_f2, docking_f2_counts, dockstring
+from dualgp.sklearn.fingerprints import fingerprints
+from dualgp.sklearn.scaffolds import random_split, scaffold_split
+from results import RESULTS, command_line, in_processes, load
 
 KEYS = ("data", "split", "method", "fingerprint", "model", "rows", "steps")
 METHODS = ("default", "SDD", "SGD", "SVGP", "XGBoost", "ridge")

@@ -9,24 +9,24 @@ the UCI sets, learned ones on the others.
 import argparse
 
 import jax
-import paper
-from large_sets import learned
-from results import load, save
 
 import dualgp as dg
+import paper
+from datasets import load_large, load_uci, published_model
 from dualgp._arrays import wide
-from dualgp.data import large, published_model, uci
 from dualgp.solvers.sdd import stable_step_size
 from dualgp.solvers.spectrum import estimate_spectrum
+from large_sets import learned
+from results import load, save
 
 GROWTH = 1.25
 
 
 def measure(name: str, steps: int) -> dict:
     if name in paper.SETS:
-        data, model = uci(name), published_model(name)
+        data, model = load_uci(name), published_model(name)
     else:
-        data = large(name)
+        data = load_large(name)
         model, _ = learned(data)
     operator = dg.KernelOperator(model.kernel, data.x, model.noise)
     with wide():

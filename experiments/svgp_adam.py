@@ -6,10 +6,10 @@ for every other method.
 
 import gpytorch
 import numpy as np
-import svgp
 import torch
 
 import dualgp as dg
+import svgp
 
 BATCH, LEARNING_RATE = 512, 0.01
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import jax
 import numpy as np
-import paper
-import svgp
-from results import command_line, in_processes, load
 
 import dualgp as dg
-from dualgp.maxima import Search, climb_all
+import paper
+import svgp
+from dualgp.decisions.maxima import Search, climb_all
+from results import command_line, in_processes, load
 
 KEYS = ("setting", "lengthscale", "method", "budget", "seed")
 DAY = 24 * 3600.0

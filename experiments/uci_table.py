@@ -16,13 +16,13 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import paper
-import svgp
-from results import averages, command_line, in_processes, load
 
 import dualgp as dg
+import paper
+import svgp
+from datasets import load_uci, published_model
 from dualgp._arrays import wide
-from dualgp.data import published_model, uci
+from results import averages, command_line, in_processes, load
 
 KEYS = ("set", "split", "method", "steps")
 METHODS = ("default", "SDD", "SDD-auto", "SGD", "CG", "SVGP", "exact")
@@ -71,7 +71,7 @@ def _length(line: dict) -> tuple[int, int]:
 
 
 def measure(name: str, split: str, method: str, steps: str) -> dict:
-    data, model = uci(name, int(split)), published_model(name, int(split))
+    data, model = load_uci(name, int(split)), published_model(name, int(split))
     began, began_cpu = time.perf_counter(), time.process_time()
     if method.startswith("SVGP"):
         mean, std = _svgp(model, data, method, steps)

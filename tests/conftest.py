@@ -55,6 +55,7 @@ def forget_compiled_code():
         jax.clear_caches()
 
 
+sys.path.append(str(Path(__file__).parents[1] / "experiments"))
 one_core_per_worker()
 compile_once()
 check_annotations()

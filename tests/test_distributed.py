@@ -185,7 +185,18 @@ def test_the_command_line_fits_with_two_processes_that_read_their_own_rows(tmp_p
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "dualgp.cli", "fit", "data.npy", "--target", "3", "-o", "model.dgp", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "dualgp.table.cli",
+        "fit",
+        "data.npy",
+        "--target",
+        "3",
+        "-o",
+        "model.dgp",
+        "--quiet",
+    ]
     command += ["--samples", "4", "--distributed", "--coordinator", f"127.0.0.1:{port}", "--size", "2", "--rank"]
     environment = {**os.environ, "PYTHONPATH": str(Path(dg.__file__).parents[1])}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path, "env": environment}

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dualgp as dg
-from dualgp.data import prior_draw
+from datasets import prior_draw
 
 
 def made_up(n=200, d=2, seed=0, units=(1.0, 1.0)):
@@ -196,7 +196,7 @@ def test_learning_and_conditioning_draw_their_own_numbers(monkeypatch):
     keys = []
     for name in ("learn", "condition"):
         spy = lambda function: lambda *a, **k: keys.append(k["key"]) or function(*a, **k)
-        where = "dualgp.conditioning.learn" if name == "learn" else "dualgp.gp.GaussianProcess.condition"
+        where = "dualgp.sklearn.conditioning.learn" if name == "learn" else "dualgp.gp.GaussianProcess.condition"
         monkeypatch.setattr(where, spy(dg.learn if name == "learn" else dg.GaussianProcess.condition))
     dg.GPRegressor(random_state=0, n_samples=2).fit(*made_up())
     dg.GPRegressor(random_state=0, n_samples=2).fit(*made_up())
@@ -293,7 +293,7 @@ def test_fixed_bounds_do_not_matter_where_nothing_is_learned():
 
 
 def test_a_wrong_solver_is_refused_before_the_work(monkeypatch):
-    monkeypatch.setattr("dualgp.conditioning.learn", lambda *a, **k: pytest.fail("learned first"))
+    monkeypatch.setattr("dualgp.sklearn.conditioning.learn", lambda *a, **k: pytest.fail("learned first"))
     with pytest.raises(TypeError, match="solver must be 'auto'"):
         dg.GPRegressor(solver="cg").fit(*made_up())
 

@@ -36,7 +36,7 @@ def sampled():
 
 def table():
     pytest.importorskip("pyarrow", reason="tables need pyarrow")
-    from dualgp.tablemodel import fit_table
+    from dualgp.table.model import fit_table
 
     x, y = data(60)
     columns = {"a": x[:, 0], "b": x[:, 1], "c": np.where(x[:, 2] > 0, "up", "down"), "y": y}

@@ -11,10 +11,10 @@ from sklearn.pipeline import make_pipeline
 
 import dualgp as dg
 from dualgp._npz import NotReadable, read, write
-from dualgp.conditioning import distinct_rows
 from dualgp.learning.priors import scales_seen
 from dualgp.posterior.posterior import AllRows
-from dualgp.tablemodel import fitted_data
+from dualgp.sklearn.conditioning import distinct_rows
+from dualgp.table.model import fitted_data
 
 
 def made_up(n=300, seed=0):
@@ -218,8 +218,8 @@ def test_a_trend_that_does_not_help_is_not_taken():
     rng = np.random.default_rng(0)
     x = rng.uniform(-3, 3, (1200, 2))
     y = np.cos(2 * x[:, 0]) * np.cos(x[:, 1]) + 0.1 * rng.normal(size=1200)
-    from dualgp.choices import choose_trend
-    from dualgp.preparing import standard_model
+    from dualgp.sklearn.choices import choose_trend
+    from dualgp.sklearn.preparation import standard_model
 
     assert choose_trend(standard_model(x, None), x, (y - y.mean()) / y.std(), 0.0) is None
     x, y = _with_trend(2000, d=15)
@@ -231,8 +231,8 @@ def test_a_trend_that_does_not_help_is_not_taken():
 def test_a_fit_without_time_keeps_the_floor_and_is_not_learned_twice(monkeypatch):
     import jax
 
-    from dualgp import conditioning
     from dualgp.learning import Learned
+    from dualgp.sklearn import conditioning
     from dualgp.solvers.stopping import Deadline
 
     calls = []

@@ -1,19 +1,14 @@
 """Gradient descent by eigenvectors is gradient descent step by step."""
 
-import sys
-from pathlib import Path
-
 import jax
 import numpy as np
 import pytest
 
+import descent
 import dualgp as dg
-from dualgp._arrays import wide
-from dualgp.data.uci import Dataset
-from dualgp.solvers import descent
-
-sys.path.append(str(Path(__file__).parents[1] / "experiments"))
 import full_batch
+from datasets.uci import Dataset
+from dualgp._arrays import wide
 
 
 @pytest.mark.parametrize(("objective", "step_size"), [("dual", 5.0), ("primal", 0.05)])

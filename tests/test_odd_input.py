@@ -213,7 +213,7 @@ def table(tmp_path_factory):
 
 
 def run(arguments):
-    from dualgp.cli import main
+    from dualgp.table.cli import main
 
     return CliRunner().invoke(main, arguments)
 
@@ -286,7 +286,7 @@ def test_a_full_disk_leaves_what_was_there(command, old, table, monkeypatch):
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv.gz", ".csv.bz2", ".csv.zst", ".parquet"])
 def test_predictions_of_every_kind_come_back(ending, table):
-    from dualgp.data.tables import read_table
+    from dualgp.columns.tables import read_table
 
     done = use("predict", table, b"a,b,colour\n1,2,green\n0.5,0.4,blue\n", f"kind{ending}")
     assert done.exit_code == 0, done.output

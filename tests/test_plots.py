@@ -96,7 +96,7 @@ def test_other_things_are_not_plotted():
 
 
 def test_the_columns_that_made_the_data_matter_and_look_like_it():
-    from dualgp.effects import effect, importances
+    from dualgp.sklearn.effects import effect, importances
 
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"a": rng.uniform(0, 3, 250), "idle": rng.normal(size=250)})

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import dualgp as dg
+from datasets import docking_f2, docking_f2_counts, load_uci, published_model
 from dualgp._arrays import wide
-from dualgp.data import docking_f2, docking_f2_counts, fingerprints, published_model, random_split, uci
+from dualgp.sklearn.fingerprints import fingerprints
+from dualgp.sklearn.scaffolds import random_split
 from dualgp.solvers.sdd import stable_step_size
 from dualgp.solvers.spectrum import estimate_spectrum
 
@@ -19,7 +21,7 @@ LIMITS = {"pol": 51.6, "elevators": 9.4, "bike": 298.0, "protein": 63.5, "keggdi
 
 
 def operator(name, num=None):
-    model, split = published_model(name), uci(name)
+    model, split = published_model(name), load_uci(name)
     return dg.KernelOperator(model.kernel, split.x[:num], model.noise, memory=0), split.y[:num]
 
 
@@ -48,7 +50,7 @@ def test_automatic_settings_converge_on_elevators():
 
 @pytest.fixture(scope="module")
 def pol():
-    return uci("pol"), published_model("pol")
+    return load_uci("pol"), published_model("pol")
 
 
 def test_predictions_on_part_of_pol_are_accurate_and_calibrated(pol):

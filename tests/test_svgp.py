@@ -1,7 +1,5 @@
 """The sparse baseline of the experiments against the exact Gaussian process."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -9,8 +7,6 @@ import numpy as np
 import pytest
 
 import dualgp as dg
-
-sys.path.append(str(Path(__file__).parents[1] / "experiments"))
 import svgp
 
 MODEL = dg.GaussianProcess(dg.Matern32([0.7, 1.5], 1.3), noise=0.05, mean=0.4)

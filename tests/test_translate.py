@@ -6,7 +6,7 @@ from sklearn.gaussian_process import kernels as theirs
 
 import dualgp as dg
 from cases import gram, points
-from dualgp._translate import translated
+from dualgp.kernels.translate import translated
 
 ONE, MANY = points(20, 1), points(20, 3)
 CONSTANT = theirs.ConstantKernel

@@ -5,9 +5,9 @@ import pytest
 from scipy import integrate, stats
 
 import dualgp as dg
-from dualgp.choices import as_warp, choose_warp, noise_floor, resolution
-from dualgp.preparing import standard_model
-from dualgp.warps import Prediction, Warp, scores
+from dualgp.sklearn.choices import as_warp, choose_warp, noise_floor, resolution
+from dualgp.sklearn.preparation import standard_model
+from dualgp.sklearn.warps import Prediction, Warp, scores
 
 RNG = np.random.default_rng(0)
 POSITIVE = np.exp(RNG.normal(2.0, 0.7, 500))

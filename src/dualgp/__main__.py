@@ -1,5 +1,5 @@
 """`python -m dualgp`: the command line."""
 
-from dualgp.cli import main
+from dualgp.table.cli import main
 
 main()

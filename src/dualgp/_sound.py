@@ -12,16 +12,16 @@ import jax
 import numpy as np
 
 from dualgp._checks import as_float_array, check_finite, check_positive
-from dualgp.data.columns import CIRCLES, Column, Levels, Measured, Rank, Time
-from dualgp.data.encoding import Encoding
-from dualgp.estimator import GPRegressor
+from dualgp.columns.encoding import Encoding
+from dualgp.columns.types import CIRCLES, Column, Levels, Measured, Rank, Time
+from dualgp.decisions.maxima import check_bounds
+from dualgp.decisions.thompson import ThompsonState
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel
-from dualgp.maxima import check_bounds
 from dualgp.posterior import ExactPosterior, Posterior
-from dualgp.thompson import ThompsonState
-from dualgp.units import Units
-from dualgp.warps import Warp
+from dualgp.sklearn.estimator import GPRegressor
+from dualgp.sklearn.units import Units
+from dualgp.sklearn.warps import Warp
 
 NUMBERS = {"noise_", "mean_"}
 SAID = {"n_features_in_", "message_", "decisions_", "finished_", "interrupted_"}

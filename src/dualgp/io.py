@@ -25,28 +25,28 @@ from dualgp import __version__, kernels, solvers
 from dualgp._arrays import in_wide
 from dualgp._npz import NotReadable, read, write
 from dualgp._sound import FITTED, check_fields, check_sound, is_whole
-from dualgp._translate import translated
-from dualgp.estimator import GPRegressor
+from dualgp.decisions.thompson import ThompsonState
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import base, features, hashes
+from dualgp.kernels.translate import translated
 from dualgp.operators.cross import CrossProduct
 from dualgp.operators.layout import Local, writes
 from dualgp.posterior import AllRows, ExactPosterior, Posterior, SampledPosterior
 from dualgp.posterior.prior import PriorPaths
-from dualgp.solvers import Result, Solution, descent, preconditioners
+from dualgp.sklearn.estimator import GPRegressor
+from dualgp.sklearn.units import Units
+from dualgp.sklearn.warps import Warp
+from dualgp.solvers import Result, Solution, preconditioners
 from dualgp.solvers.base import Trace
 from dualgp.solvers.validation import Score
-from dualgp.thompson import ThompsonState
-from dualgp.units import Units
-from dualgp.warps import Warp
 
 FORMAT, VERSION = "dualgp", 3
 # Classes of the table application, an application of this module, and where they are: imported when a file has one.
 TABLE = {
-    **{name: "dualgp.data.columns" for name in ("Category", "Levels", "Number", "Rank", "Time")},
-    "Encoding": "dualgp.data.encoding",
-    "SmilesEncoding": "dualgp.data.smiles",
-    "TableModel": "dualgp.tablemodel",
+    **{name: "dualgp.columns.types" for name in ("Category", "Levels", "Number", "Rank", "Time")},
+    "Encoding": "dualgp.columns.encoding",
+    "SmilesEncoding": "dualgp.table.smiles",
+    "TableModel": "dualgp.table.model",
 }
 
 
@@ -109,7 +109,7 @@ def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
     found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace]
     found += [Result, Score, GPRegressor, ThompsonState, Units, Warp]
-    for module in (kernels, base, features, hashes, solvers, descent, preconditioners):
+    for module in (kernels, base, features, hashes, solvers, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualgp._checks import check_targets
-from dualgp.effects import effect, importances
-from dualgp.estimator import GPRegressor
 from dualgp.posterior import Posterior
-from dualgp.units import Units
-from dualgp.warps import Warp
+from dualgp.sklearn.effects import effect, importances
+from dualgp.sklearn.estimator import GPRegressor
+from dualgp.sklearn.units import Units
+from dualgp.sklearn.warps import Warp
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

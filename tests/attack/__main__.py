@@ -18,10 +18,10 @@ import jax
 import kills
 import numpy as np
 import promises
-import tables
 import writers
 
 import dualgp as dg
+import tables
 
 MOST_MEMORY = 3 << 30  # bytes, of this process while it reads files of less than a megabyte
 
@@ -36,7 +36,7 @@ def predict(model: Any) -> np.ndarray:
 
 def models() -> dict[str, Any]:
     """One of every kind that people keep in files."""
-    from dualgp.tablemodel import fit_table
+    from dualgp.table.model import fit_table
 
     x, y = inputs.X, inputs.Y
     columns = {"a": x[:, 0], "b": x[:, 1], "c": np.where(x[:, 2] > 0, "up", "down"), "y": y}

@@ -18,8 +18,8 @@ with atheris.instrument_imports(include=["dualgp", "zipfile"]):
     import dualgp as dg
     from dualgp import _npz
     from dualgp.checkpoints import Checkpoint
-    from dualgp.data.encoding import make_encoding
-    from dualgp.data.tables import read_table
+    from dualgp.columns.encoding import make_encoding
+    from dualgp.columns.tables import read_table
 
 warnings.simplefilter("ignore")
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
-from dualgp.cli import main
+from dualgp.table.cli import main
 
 try:
     from attack.inputs import BAD, LIMIT, Hang, X, Y, time_limit

@@ -167,7 +167,7 @@ def test_similarities_are_those_of_rdkit():
     for counts in (True, False):
         make = generator.GetCountFingerprint if counts else generator.GetFingerprint
         theirs = [make(molecule) for molecule in molecules]
-        x, _ = dg.data.fingerprints(smiles, radius=2, size=512, counts=counts)
+        x, _ = dg.fingerprints(smiles, radius=2, size=512, counts=counts)
         with wide():
             ours = np.asarray(dg.Tanimoto()(jnp.asarray(x), jnp.asarray(x)))
         expected = np.array([DataStructs.BulkTanimotoSimilarity(one, theirs) for one in theirs])

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info
 
 import dualgp as dg
 from cases import KERNELS, SEEDS, data, inputs
-from dualgp.data import prior_draw
+from datasets import prior_draw
 from dualgp.learning import DEFAULT_PRIORS, Exact, FullData, Neighbours, Subset, exact, full, pathwise
 from dualgp.learning.checkpoint import LearningFile
 from dualgp.learning.likelihood import as_group, likelihood_and_gradient

@@ -7,7 +7,7 @@ import scipy.stats
 
 import dualgp as dg
 from cases import KERNELS, data
-from dualgp.data import prior_draw
+from datasets import prior_draw
 from dualgp.learning import Exact, Neighbours, blocks, vecchia
 from dualgp.learning.blocks import Shape, cut, find_blocks, find_given, find_predictions
 from dualgp.learning.conditional import likelihood, likelihood_and_gradient

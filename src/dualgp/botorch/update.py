@@ -23,10 +23,10 @@ from gpytorch.likelihoods import Likelihood
 from jaxtyping import Float
 from torch import Size, Tensor
 
-from dualgp._translate import MATERN, rescaled
 from dualgp.botorch.model import shared, torch_key
 from dualgp.botorch.paths import StreamedPaths
 from dualgp.kernels import RBF, Kernel
+from dualgp.kernels.translate import MATERN, rescaled
 from dualgp.operators import KernelOperator, policy
 from dualgp.posterior.prior import prior_paths
 from dualgp.solvers import Result, Solver, solve

@@ -77,7 +77,7 @@ class Kernel(eqx.Module):
 
     def to_sklearn(self, noise: float | None = None) -> Any:
         """The same kernel for scikit-learn, where it has one; with a WhiteKernel if `noise` is given."""
-        from dualgp._translate import as_sklearn
+        from dualgp.kernels.translate import as_sklearn
 
         return as_sklearn(self, noise)
 

@@ -26,6 +26,7 @@ from dualgp.learning.method import Method, Outcome, Stage
 from dualgp.learning.optimise import Search
 from dualgp.learning.parameters import Vector
 from dualgp.learning.problem import Problem
+from dualgp.operators.merging import row_keys
 
 Rows = Int[np.ndarray, " _"]
 
@@ -157,12 +158,7 @@ def best_stretch(search: Search) -> Vector:
 
 def first_of_each(x: np.ndarray, y: np.ndarray) -> Int[np.ndarray, " unique"]:
     """The first of the rows that are equal in x and y, told by a 64-bit sum: sorting whole rows takes minutes."""
-    odd = np.random.default_rng(0).integers(0, 2**63, x.shape[1] + 1, np.uint64) * 2 + 1
-    key = (y.astype(np.float64) + 0.0).view(np.uint64) * odd[-1]  # adding zero turns -0.0 into 0.0
-    for column, factor in enumerate(odd[:-1]):
-        bits = (x[:, column].astype(np.float64) + 0.0).view(np.uint64)
-        key = key + (bits ^ (bits >> 29)) * factor  # the low bits of most numbers are zeros
-    return np.unique(key, return_index=True)[1]
+    return np.unique(row_keys([*x.T, y]), return_index=True)[1]
 
 
 def nearer_the_data(search: Search) -> Vector:

@@ -14,7 +14,6 @@ neighbourhoods.py random partitions of the data into such blocks
 sdd.py            stochastic dual descent: the paper's Algorithm 1
 cg.py             conjugate gradients; preconditioners.py: pivoted Cholesky
 sgd.py            primal stochastic gradient descent, which SDD improves on
-descent.py        SDD's alternatives: gradient estimate x update x average
 spectrum.py       the two numbers that step sizes depend on
 """
 

@@ -19,8 +19,9 @@ from dualgp._checks import check_count, check_positive
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
-from dualgp.solvers.descent import FEATURE_POOL
 from dualgp.solvers.stopping import Rules
+
+FEATURE_POOL = 20_000  # columns, drawn once; each step takes a few of them at random
 
 
 class SGDState(NamedTuple):

@@ -1,5 +1,0 @@
-"""`python -m dualgp.cli`."""
-
-from dualgp.cli import main
-
-main()

@@ -1,0 +1,303 @@
+"""GPRegressor: the scikit-learn front door. Nothing to know and nothing to tune."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from dualgp._checks import as_float_array
+from dualgp._random import subkey
+from dualgp.checkpoints import delete
+from dualgp.columns.encoding import Encoding, make_encoding
+from dualgp.columns.tables import as_table
+from dualgp.gp import GaussianProcess
+from dualgp.kernels import Kernel
+from dualgp.kernels.translate import rescaled, translated
+from dualgp.operators import policy
+from dualgp.operators.layout import as_mesh
+from dualgp.operators.noise import check_noise
+from dualgp.posterior import Posterior
+from dualgp.sklearn.callbacks import CallbackSupportMixin, Watcher, with_callbacks
+from dualgp.sklearn.choices import noise_floor
+from dualgp.sklearn.conditioning import Conditioning, distinct_rows, validated
+from dualgp.sklearn.frames import check_frame, needs_encoding, raw_columns
+from dualgp.sklearn.prediction import Predicting
+from dualgp.sklearn.preparation import NOISE, find_trend, find_warp, make_units, standard_model
+from dualgp.sklearn.warps import Warp
+from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, as_solver
+from dualgp.solvers.stopping import Deadline
+
+
+class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
+    """Gaussian process regression on all of the data.
+
+    Inputs and targets may have any scale. Up to 4,096 rows the answer is exact. Beyond, predictions have a far field,
+    by iterations on all rows or on some, and a near field of the nearest of all rows.
+
+    Parameters
+    ----------
+    kernel : a dualgp or scikit-learn kernel, or None
+        In the units of the data: `Matern32(lengthscale=3.0)` means 3 units of X. None is the best of four stationary
+        kernels with a lengthscale for each column, chosen by the data.
+    noise : float or None
+        The variance of the noise, in squared units of y. It stays as given; None means that it is learned.
+    solver : "auto" or a solver such as `dualgp.SDD()`
+    learn : bool
+        Whether to learn the kernel's parameters (and the noise, and a constant mean) from the data.
+    n_samples : int
+        Posterior functions, as `sample_y` and `sample_functions` return. They also make standard deviations sharper.
+    tol : float or None
+        The relative residual that solver="auto" stops at. None stops when another pass over the data no longer
+        improves predictions of rows kept aside.
+    max_seconds : float or None
+        Stop about then with what there is. Error bars of an unfinished solve are wider, not narrower.
+    checkpoint : path or None
+        A file to save progress to, and others that begin with its name. The same fit, with the same `random_state`
+        (None means 0 here), goes on from it; it is deleted when the fit is complete.
+    devices : int, "all", list of JAX devices, `jax.sharding.Mesh` or None
+        Spread the rows over these devices; None is the first one alone.
+    random_state : int, RandomState or None
+    verbose : int
+        1 shows progress, 2 also prints a report.
+    target_transform : "auto", "none", "log", "sqrt" or "yeo-johnson"
+        The monotone function of y that is modelled; predictions come back in units of y. "auto" takes the most likely
+        one where kernel, noise and mean are learned from nothing, and none otherwise.
+    trend : "auto", True or False
+        Whether a linear trend is taken out first: "auto" asks rows that the trend was not fitted to.
+
+    X may be a pandas or polars frame with text, categories, dates and missing values: `data.encoding` makes inputs of
+    them, the same as the command line. Rows that are copies of others count once.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel in the units of the data (of the transformed y, where there is a transform).
+    noise_ : float
+        The variance of the noise, in such units squared.
+    mean_ : float
+        The constant that predictions return to far from the data.
+    lengthscale_ : array
+        One for each input, in its units, if the kernel has them.
+    posterior_ : Posterior
+        For centred inputs and standardised targets: `X - X_offset_` and `(z - y_offset_) / y_scale_` less the
+        trend, where z = warp_(y). Inputs are centred where the kernel depends on differences only.
+    units_ : Units
+        All of that, with the slopes of the trend.
+    encoding_ : Encoding or None
+        How the columns of a frame become inputs.
+    finished_ : bool
+        False if a limit or Ctrl-C ended the fit early.
+    validation_ : Score or None
+        RMSE, log density and coverage of the 90 % band of rows that were kept aside while it was solved, in the units
+        of y; None where that was not done, as up to 4,096 rows, and where y was transformed.
+    message_ : str
+        What was done, in words; `decisions_` are sentences about y. Also `print(regressor.report())`.
+    """
+
+    def __init__(
+        self,
+        kernel=None,
+        *,
+        noise=None,
+        solver="auto",
+        learn=True,
+        n_samples=16,
+        tol=None,
+        max_seconds=None,
+        checkpoint=None,
+        devices=None,
+        random_state=None,
+        verbose=0,
+        target_transform="auto",
+        trend="auto",
+    ) -> None:
+        self.kernel = kernel
+        self.noise = noise
+        self.solver = solver
+        self.learn = learn
+        self.n_samples = n_samples
+        self.tol = tol
+        self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
+        self.devices = devices
+        self.random_state = random_state
+        self.verbose = verbose
+        self.target_transform = target_transform
+        self.trend = trend
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any) -> GPRegressor:
+        """Learn from (n, d) inputs, or a frame of n rows, and (n,) targets, and condition on all of them."""
+        if needs_encoding(X):
+            return self.fit_table(as_table(X), check_frame(X, y))
+        deadline = Deadline(self.max_seconds)
+        X, y = validated(self, X, y)
+        self.encoding_: Encoding | None = None
+        keep = distinct_rows(X.T, y)
+        X, y = (X, y) if keep.all() else (X[keep], y[keep])
+        return self._fit(X, y, *find_warp(self.target_transform, X, y, None, self._is_free), deadline, len(keep))
+
+    def fit_table(self, table: Any, y: np.ndarray, encoding: Encoding | None = None) -> GPRegressor:
+        """The same for a table of pyarrow, with an encoding made before where there is one."""
+        deadline, encoding = Deadline(self.max_seconds), make_encoding(table) if encoding is None else encoding
+        keep = distinct_rows(raw_columns(table, encoding), y)
+        table, y = table.filter(keep), y[keep]
+        self.encoding_, X = encoding.fit(table, y)
+        warp, said = find_warp(self.target_transform, X, y, encoding.widths, self._is_free)
+        if warp.kind != "none":  # effects on what is modelled
+            self.encoding_, X = encoding.fit(table, warp(y))
+        self.n_features_in_, self.feature_names_in_ = len(encoding.names), np.array(encoding.names, dtype=object)
+        return self._fit(X, y, warp, said, deadline, len(keep))
+
+    def _fit(self, X: np.ndarray, y: np.ndarray, warp: Warp, said: str, deadline: Deadline, given: int) -> GPRegressor:
+        # Only where nothing depends on the origin: counts, for one, are what they are.
+        centres = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
+        settings, start = self._settings(len(y)), standard_model(X, self._widths)
+        units = make_units(X, y, warp, centres)
+        x, floor = units.inputs(X), noise_floor(warp, y) / units.y_scale**2
+        self.units_, trend = find_trend(self.trend, start, units, x, units.targets(x, y), floor, self._is_free)
+        condition = Conditioning(x, self.units_.targets(x, y), self._key(), deadline, settings, floor)
+        watcher = Watcher(self, X, y) if hasattr(self, "_init_callback_context") else None
+        model, self.interrupted_ = self._start(start), False
+        posterior = self._learn(model, condition, watcher) if self.learn else self._take_as_given(model, condition)
+        copies = f"{given - len(y):,} rows are copies of others and count once." if given > len(y) else ""
+        self.decisions_ = tuple(filter(None, [said, trend, copies]))
+        self._conclude(posterior, condition, self.checkpoint)
+        if watcher:
+            watcher.end()
+        if self.verbose > 1:
+            print(self.report())
+        return self
+
+    def update(self, X: Any, y: Any) -> GPRegressor:
+        """Condition on more data as well, from where the last solve ended. Learned parameters and scales stay."""
+        check_is_fitted(self)
+        if self.encoding_ is None:
+            X, y = validated(self, X, y, reset=False)
+            x = self.units_.inputs(X)
+        else:
+            y = check_frame(X, y, reset=False)
+            x = self._ready(X)[1]
+        posterior = self.posterior_.update(
+            x,
+            self.units_.targets(x, y),
+            key=subkey(_key(self.random_state), self.posterior_.n),
+            solver=self._solver(),
+            max_seconds=self.max_seconds,
+            progress=bool(self.verbose),
+        )
+        self.finished_ = posterior.solution.result is Result.CONVERGED
+        self._keep(posterior)
+        return self
+
+    def report(self) -> str:
+        """What was done and how good it is, in plain words and in the units of the data."""
+        check_is_fitted(self)
+        model = f"Kernel {self.kernel_!r}, noise variance {self.noise_:.4g}, mean {self.mean_:.4g}."
+        said = (self.message_, *self.decisions_, *self.report_solution())
+        return "\n".join([self.posterior_.report_size(), model, *said])
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether everything is left to be found."""
+        return self.learn and self.kernel is None and self.noise is None
+
+    @property
+    def _widths(self) -> tuple[int, ...] | None:
+        """How many inputs share each lengthscale."""
+        return None if self.encoding_ is None else self.encoding_.widths
+
+    def _settings(self, n: int) -> dict[str, Any]:
+        """Settings of `learn` and `condition`."""
+        num_samples = policy.check_functions(self.n_samples, n, "n_samples")
+        mesh = None if self.devices is None else as_mesh(self.devices)
+        solver = as_solver(self._solver())
+        return {"solver": solver, "num_samples": num_samples, "mesh": mesh, "progress": bool(self.verbose)}
+
+    def _learn(self, model: GaussianProcess, condition: Conditioning, watcher: Watcher | None) -> Posterior:
+        """The posterior of a model that is learned, from `model` on."""
+        fixed = () if self.noise is None else ("noise",)
+        watch = watcher if watcher and watcher.has_company else None
+        learned = condition.learn(model, fixed, self.checkpoint, watch, choose_kernel=self.kernel is None)
+        self.message_, self.interrupted_ = learned.message, learned.interrupted
+        if np.all(condition.targets == condition.targets[:1]):
+            self.message_ = f"All targets are {self.y_offset_:.4g}: there is nothing to learn."
+            warnings.warn(f"{self.message_} Error bars are those of a guess.", UserWarning, stacklevel=3)
+        posterior = learned.posterior
+        if posterior is None:  # few rows, or interrupted: then there is no time for more than a pass
+            solve = None if self.checkpoint is None or learned.interrupted else f"{self.checkpoint}.solve"
+            posterior = condition(learned.model, max_passes=1.0 if learned.interrupted else None, checkpoint=solve)
+        self.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED
+        return posterior
+
+    def _take_as_given(self, model: GaussianProcess, condition: Conditioning) -> Posterior:
+        """The posterior of `model` itself."""
+        self.message_ = "Parameters as given."
+        if self.noise is None and (self.kernel is None or translated(self.kernel, False)[1] is None):
+            self.message_ += f" The noise was not: {NOISE:g} of the variance of y was assumed."
+        posterior = condition(model, checkpoint=self.checkpoint)
+        self.finished_ = posterior.solution.result is Result.CONVERGED
+        return posterior
+
+    def _conclude(self, posterior: Posterior, condition: Conditioning, checkpoint: Any) -> None:
+        """Solve again in float64 where float32 was not enough, and set the fitted attributes."""
+        if _needs_double(posterior.solution) and posterior.targets.dtype == np.float32:
+            posterior = condition(posterior.model, dtype=np.float64)
+            self.message_ += " Float32 was not enough, so it was solved again in float64."
+            self.finished_ = posterior.solution.result is Result.CONVERGED
+            if self.finished_ and checkpoint is not None:  # what float32 had left to do is done
+                for piece in (checkpoint, f"{checkpoint}.solve"):
+                    delete(piece)
+        if posterior.solution.result is Result.DIVERGED:
+            warnings.warn(posterior.solution.message, DivergenceWarning, stacklevel=3)
+        self._keep(posterior)
+
+    def _start(self, start: GaussianProcess) -> GaussianProcess:
+        """What to start from, on centred inputs and standardised targets: `start`, but for what was given."""
+        units = self.y_scale_**2
+        kernel, noise = rescaled(start.kernel, units), float(start.noise) * units
+        if self.kernel is not None:
+            kernel, white = translated(self.kernel, self.learn, len(self.X_offset_))
+            noise = noise if white is None else white
+        if self.noise is not None:
+            given = as_float_array(self.noise, "noise")
+            check_noise(given)  # here, in the user's units
+            noise = float(given)
+        return GaussianProcess(rescaled(kernel, 1.0 / units), np.asarray(noise / units))
+
+    def _key(self) -> jax.Array:
+        """A fit that may go on later must draw the same numbers again."""
+        return _key(0 if self.random_state is None and self.checkpoint is not None else self.random_state)
+
+    def _solver(self) -> Any:
+        return Auto(tol=self.tol) if isinstance(self.solver, str) and self.solver == "auto" else self.solver
+
+    def _keep(self, posterior: Posterior) -> None:
+        """The fitted attributes."""
+        model, units = posterior.model, self.y_scale_**2
+        self.posterior_ = posterior
+        self.kernel_: Kernel = rescaled(model.kernel, units)
+        self.noise_ = float(model.noise) * units
+        self.mean_ = float(self.units_.outputs(float(model.mean)))
+        score = posterior.solution.validation
+        self.validation_ = score.in_units(self.y_scale_) if score and self.warp_.kind == "none" else None
+        lengthscale = getattr(model.kernel, "lengthscales", getattr(model.kernel, "lengthscale", None))
+        self.__dict__.pop("lengthscale_", None)  # of an earlier fit with another kernel
+        if lengthscale is not None:
+            self.lengthscale_ = np.broadcast_to(np.asarray(lengthscale, np.float64), (posterior.d,)).copy()
+
+
+def _needs_double(solution: Solution) -> bool:
+    """Whether rounding, and not the user's step size, was in the way."""
+    in_trouble = solution.result in (Result.DIVERGED, Result.STALLED)
+    return in_trouble and isinstance(solution.solver, (BlockDescent, CG))
+
+
+def _key(random_state: Any) -> jax.Array:
+    return jax.random.key(int(check_random_state(random_state).randint(2**31)))

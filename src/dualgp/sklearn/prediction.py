@@ -1,0 +1,139 @@
+"""What a fitted regressor can be asked, in the units of the user's data."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from dualgp.columns.encoding import Encoding
+from dualgp.operators import policy
+from dualgp.posterior import Posterior
+from dualgp.sklearn.conditioning import finite_score, validated
+from dualgp.sklearn.frames import encode
+from dualgp.sklearn.preparation import draw_observations
+from dualgp.sklearn.units import Units
+from dualgp.sklearn.warps import Prediction, Warp
+
+
+class Predicting:
+    """Predictions by a posterior, the units of the data and, for frames, an encoding."""
+
+    posterior_: Posterior
+    units_: Units
+    encoding_: Encoding | None
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False, *, quantiles: Any = None, noise: bool = True
+    ) -> Any:
+        """The mean at (m, d) points; with `return_std` or `return_cov` also the spread of new observations there.
+
+        `quantiles`, such as [0.1, 0.5, 0.9]: instead these points of the distribution of new observations, (m, 3).
+        `noise=False` leaves the noise out: the spread of the function that the observations scatter around.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be asked for.")
+        if not (return_std or return_cov or quantiles is not None):
+            return self.mean_at(self._ready(X)[1])
+        prediction = self.distribution(X, noise=noise)
+        if quantiles is not None:
+            return prediction.quantiles(quantiles)
+        mean, std = prediction.moments()
+        if return_cov:
+            posterior, x = self._ready(X)
+            covariance = posterior.covariance(x, noise=noise)
+            root = np.sqrt(covariance.diagonal())  # where y is warped, correlations are those of what is modelled
+            return mean, covariance * np.outer(std / root, std / root)
+        return (mean, std) if return_std else mean
+
+    def distribution(self, X: Any, *, noise: bool = True) -> Prediction:
+        """The distribution of new observations (or with `noise=False` of the function): mean, median, quantiles."""
+        return self._distribution_at(self._ready(X)[1], noise)
+
+    def _distribution_at(self, x: np.ndarray, noise: bool = True) -> Prediction:
+        """The same at centred inputs."""
+        if not self.posterior_.has_std:
+            raise ValueError(
+                "Error bars come from posterior functions, and there are none. Fit with n_samples=64, say."
+            )
+        mean, std = self.posterior_.predict(x, noise=noise)
+        if self.encoding_ is not None:
+            std = np.sqrt(np.asarray(std, np.float64) ** 2 + self.encoding_.doubt(x + self.units_.x_offset))
+        return self.units_.prediction(x, mean, std)
+
+    def mean_at(self, x: np.ndarray) -> np.ndarray:
+        """Means at centred inputs, without error bars where they are not needed."""
+        if self.warp_.kind == "none":
+            return self.units_.outputs(self.posterior_.mean(x), x)
+        if self.posterior_.has_std:
+            return self._distribution_at(x).mean
+        noise = np.full(len(x), np.sqrt(float(self.posterior_.model.noise)))
+        return self.units_.prediction(x, self.posterior_.mean(x), noise).mean
+
+    def inputs_of(self, X: Any) -> np.ndarray:
+        """The centred inputs of the posterior for rows like those that it was fitted to."""
+        return self._ready(X)[1]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R^2 of the mean's predictions."""
+        return finite_score(RegressorMixin.score, self, X, y, sample_weight)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draws of new observations, noise included, jointly at (m, d) points: (m, n_samples).
+
+        They are posterior functions plus noise. Where `n_samples` is more than there are functions, they are exact
+        draws if the fit was exact (up to 4,096 rows), and an error otherwise.
+        """
+        posterior, x = self._ready(X)
+        policy.check_functions(n_samples, len(x), "n_samples")
+        values = draw_observations(posterior, x, n_samples, check_random_state(random_state))
+        return self.units_.outputs(values, x).T
+
+    def sample_functions(self) -> Callable[[Any], np.ndarray]:
+        """The posterior functions, without noise: a callable from (m, d) points to (n_samples, m) values."""
+        check_is_fitted(self)
+        frozen = copy.copy(self)  # later fits and updates make other functions
+
+        def functions(X: Any) -> np.ndarray:
+            posterior, x = frozen._ready(X)
+            return frozen.units_.outputs(posterior.samples(x), x)
+
+        return functions
+
+    def report_solution(self) -> list[str]:
+        """The sentences of the report about how well the equations were solved."""
+        sentences = self.posterior_.report_solution(unit=self.y_scale_)
+        if self.warp_.kind == "none":
+            return sentences
+        return [*sentences, f"Errors in these sentences are those of the transformed target ({self.warp_.kind})."]
+
+    @property
+    def X_offset_(self) -> np.ndarray:
+        """Where inputs are centred."""
+        return self.units_.x_offset
+
+    @property
+    def y_offset_(self) -> float:
+        """The mean of the (transformed) targets."""
+        return self.units_.y_offset
+
+    @property
+    def y_scale_(self) -> float:
+        """The standard deviation of the (transformed) targets."""
+        return self.units_.y_scale
+
+    @property
+    def warp_(self) -> Warp:
+        """The monotone function of y that is modelled."""
+        return self.units_.warp
+
+    def _ready(self, X: Any) -> tuple[Posterior, np.ndarray]:
+        """The posterior and centred inputs."""
+        check_is_fitted(self)
+        X = validated(self, X, reset=False) if self.encoding_ is None else encode(X, self.encoding_)
+        return self.posterior_, self.units_.inputs(X)

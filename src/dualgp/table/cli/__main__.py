@@ -1,0 +1,5 @@
+"""`python -m dualgp.table.cli`."""
+
+from dualgp.table.cli import main
+
+main()

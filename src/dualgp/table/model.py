@@ -1,0 +1,173 @@
+"""A regressor together with the table it was fitted to: what the command line writes and reads."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dualgp.columns.encoding import Encoding, Missing, complete_rows, make_encoding
+from dualgp.columns.tables import as_table
+from dualgp.kernels import Tanimoto
+from dualgp.sklearn.estimator import GPRegressor
+from dualgp.sklearn.warps import Prediction, Warp, scores
+from dualgp.table.smiles import SmilesEncoding
+
+BAND = (0.05, 0.95)  # the ends of the central 90 %
+RIDGE = np.logspace(-4, 4, 17)  # penalties to choose from
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A fitted `GPRegressor` that takes tables: files, data frames or dicts of columns.
+
+    model = dg.load("model.dgp")
+    model.predict("new.csv")["mean"]
+    """
+
+    encoding: Encoding | SmilesEncoding
+    regressor: GPRegressor
+
+    def table(self, source: Any) -> Any:
+        """A file, a data frame or a dict of columns, read as the one that it was fitted to."""
+        return as_table(source, self.encoding.text)
+
+    def predict(self, source: Any, quantiles: Sequence[float] = BAND) -> dict[str, np.ndarray]:
+        """`mean`, `median` and `std` of new observations, and points of their distribution: `q05` and `q95`, say.
+
+        An observation is below the first with probability 0.05. Where the target was transformed (`log`), the median
+        is not the mean: as many observations are above it as below it.
+        """
+        names = quantile_names(quantiles)
+        X, known = self._readable(self.table(source))
+        found = {name: np.full(len(known), np.nan) for name in ("mean", "median", "std", *names)}
+        if known.any():
+            distribution = self.regressor.distribution(X)
+            found["mean"][known], found["std"][known] = distribution.moments()
+            found["median"][known] = distribution.median
+            for name, column in zip(names, distribution.quantiles(quantiles).T, strict=True):
+                found[name][known] = column
+        return found
+
+    def sample(self, source: Any, n_samples: int, random_state: int = 0) -> dict[str, np.ndarray]:
+        """Posterior functions at the rows of a table, without noise: `f1`, `f2`, ..."""
+        count = self.regressor.posterior_.num_samples
+        if n_samples > count:
+            raise ValueError(f"This model has {count} posterior functions, {n_samples} were asked for. Fit with more.")
+        which = np.random.default_rng(random_state).choice(count, n_samples, replace=False)
+        X, known = self._readable(self.table(source))
+        values = np.full((n_samples, len(known)), np.nan)
+        if known.any():
+            values[:, known] = self.regressor.sample_functions()(X)[which]
+        return {f"f{i + 1}": row for i, row in enumerate(values)}
+
+    def evaluate(self, source: Any) -> dict[str, dict[str, float]]:
+        """RMSE, NLL, coverage of the 90 % band and CRPS on a table with targets, beside two simple predictors."""
+        table, y = self.complete(source)
+        x_fitted, y_fitted = fitted_data(self.regressor)
+        ridge = _ridge(x_fitted, y_fitted, self.encoding.x(table))
+        average = Prediction(Warp(), *np.full((2, len(y)), [[y_fitted.mean()], [y_fitted.std()]]))
+        ours = self.regressor.distribution(self._readable(table)[0])
+        found = {"dualgp": ours, "ridge regression": ridge, "mean of the data": average}
+        return {name: scores(y, prediction) for name, prediction in found.items()}
+
+    def check(self, held_out: Any = None) -> tuple[Prediction, np.ndarray, str] | None:
+        """Predictions of rows that they were made without, the truth, and which rows these are.
+
+        Without held-out rows each fitted row is predicted from all others; None if there are no functions to do it.
+        """
+        regressor, posterior = self.regressor, self.regressor.posterior_
+        if held_out is not None:
+            table, y = self.complete(held_out)
+            return self.distribution(table), y, f"{table.num_rows:,} held-out rows"
+        if not (posterior.is_exact or posterior.neighbours) and posterior.num_samples <= 2:
+            return None
+        prediction = regressor.units_.prediction(
+            fitted_data(regressor)[0] - regressor.X_offset_, *posterior.leave_one_out()
+        )
+        return prediction, fitted_data(regressor)[1], "each fitted row predicted from all the others"
+
+    def complete(self, source: Any) -> tuple[Any, np.ndarray]:
+        """The rows of a table that have a target and all that a prediction needs, and their targets."""
+        table = self.table(source)
+        table = table.filter(complete_rows(table, self.encoding))
+        if not table.num_rows:
+            raise ValueError(f"No row has a value of {self.encoding.target!r} and of every input to compare with.")
+        return table, self.encoding.y(table)
+
+    def distribution(self, table: Any) -> Prediction:
+        """Of new observations at the rows of a table, all of which can be read."""
+        return self.regressor.distribution(self._readable(table)[0])
+
+    def _readable(self, table: Any) -> tuple[Any, np.ndarray]:
+        """What the regressor takes, of the rows that it can take, and which these are."""
+        if self.regressor.encoding_ is not None:
+            return table, np.ones(table.num_rows, bool)
+        x = self.encoding.x(table)
+        for sentence in self.encoding.unseen(table):
+            warnings.warn(sentence, UserWarning, stacklevel=4)
+        known = np.isfinite(x).all(axis=1)  # a molecule that cannot be read is not known
+        return x[known], known
+
+
+def fit_table(
+    table: Any,
+    target: str,
+    *,
+    drop: Sequence[str] = (),
+    missing: Missing = "fill",
+    encoding: Encoding | SmilesEncoding | None = None,
+    **settings: Any,
+) -> TableModel:
+    """Fit a `GPRegressor` with these settings to a table: every column but the target is an input unless dropped.
+
+    `missing`: numbers that are missing are filled with the median ("fill", and an input says where), their rows dropped
+    ("drop") or refused ("error"). `encoding`: one made before, by `data.encoding.make_encoding`, or a
+    `data.smiles.SmilesEncoding` for molecules: then the kernel is Tanimoto unless another is given.
+    """
+    table = as_table(table)
+    encoding = make_encoding(table, target, drop, missing) if encoding is None else encoding
+    whole, table = table.num_rows, table.filter(complete_rows(table, encoding))
+    if not table.num_rows:
+        raise ValueError(f"No row is complete: every one lacks {target!r} or, with missing='drop', an input.")
+    if table.num_rows < whole:
+        note = (
+            f"{whole - table.num_rows:,} of {whole:,} rows were left out because a value is missing or cannot be read."
+        )
+        encoding = replace(encoding, notes=(*encoding.notes, note))
+    if isinstance(encoding, SmilesEncoding):
+        settings = {"kernel": Tanimoto()} | settings
+    regressor = GPRegressor(**settings)
+    if isinstance(encoding, SmilesEncoding):
+        return TableModel(encoding, regressor.fit(encoding.x(table), encoding.y(table)))
+    regressor.fit_table(table, encoding.y(table), encoding)
+    return TableModel(regressor.encoding_ or encoding, regressor)
+
+
+def fitted_data(regressor: GPRegressor) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs and targets that it was fitted to."""
+    posterior = regressor.posterior_.gathered()
+    x = np.asarray(posterior.x, np.float64)
+    values = np.asarray(posterior.targets[:, 0], np.float64) + float(posterior.model.mean)
+    return x + regressor.X_offset_, regressor.units_.outputs(values, x)
+
+
+def quantile_names(quantiles: Sequence[float]) -> list[str]:
+    """q05 for 0.05, q5 for 0.5, q025 for 0.025: names that differ, in the order of the quantiles."""
+    names = [f"q{100 * level:02.0f}" if round(100 * level, 6) % 1 == 0 else f"q{100 * level:g}" for level in quantiles]
+    if len(set(names)) < len(names):
+        raise ValueError(f"Quantiles must differ, got {', '.join(map(str, quantiles))}.")
+    return names
+
+
+def _ridge(x: np.ndarray, y: np.ndarray, x_new: np.ndarray) -> Prediction:
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    model = make_pipeline(StandardScaler(), RidgeCV(RIDGE)).fit(x, y)
+    spread = max(float(np.std(y - model.predict(x))), 1e-12)
+    return Prediction(Warp(), model.predict(x_new), np.full(len(x_new), spread))
