@@ -230,7 +230,7 @@ class ThompsonSampler:
         report(f"solving for {num:,} functions given {len(state.y):,} results")
         y, old = self._sign * state.y, state.posterior
         if old is not None and old.num_samples >= num:
-            new = slice(old.x.shape[0], None)
+            new = slice(old.n, None)
             posterior = model.extend(old, state.x[new], y[new], key=solve_key, solver=self.solver)
         else:
             posterior = model.condition(state.x, y, num_samples=num, key=solve_key, solver=self.solver)

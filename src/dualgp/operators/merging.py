@@ -16,10 +16,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int, UInt64
 
 from dualgp._types import AnyArray
+from dualgp.operators.noise import Noise
+
+
+class GivenRows(eqx.Module):
+    """The rows as they were given, where some have equal inputs: which of the merged rows each is in, and its noise."""
+
+    place: Int[AnyArray, " n"]
+    noise: Noise
 
 
 class Merged(NamedTuple):
@@ -65,6 +74,20 @@ def merge_rows(
     repeats = np.bincount(group, minlength=m) - 1
     means = means.reshape(m, *np.shape(y)[1:])
     return Merged(x[first], means, merged_scale, repeats, log_scale, spread, first.astype(np.int32), group)
+
+
+def merge_equal_inputs(
+    x: AnyArray, y: Float[np.ndarray, "n k"], noise: Noise
+) -> tuple[AnyArray, Float[np.ndarray, "m k"], Noise, GivenRows | None]:
+    """Inputs, targets and noise of rows with different inputs that say the same about f, and the rows as given.
+
+    None where all inputs are different: then nothing changes.
+    """
+    if not num_repeats(x):
+        return x, y, noise, None
+    merged = merge_rows(x, y, None if noise.is_uniform else np.asarray(noise.variance))
+    variance = merged.scale * np.asarray(noise.variance) if noise.is_uniform else merged.scale
+    return merged.x, merged.y, Noise(variance), GivenRows(merged.group.astype(np.int32), noise)
 
 
 def num_repeats(x: AnyArray) -> int:
