@@ -62,6 +62,7 @@ class GaussianProcess(eqx.Module):
         y: Any,
         *,
         noise: Any = None,
+        merge: bool = True,
         solver: Solver | str = "auto",
         num_samples: int = 16,
         key: RandomKey | None = None,
@@ -81,10 +82,11 @@ class GaussianProcess(eqx.Module):
 
         **Arguments:**
 
-        - `x` (n, d) or (n,), `y` (n,), or (n, k) for k outputs that have kernel and noise in common. Rows with equal
-          inputs are merged, exactly (not where many processes hold them).
+        - `x` (n, d) or (n,), `y` (n,), or (n, k) for k outputs that have kernel and noise in common.
         - `noise`: the variance of each row's noise, (n,), in place of the model's, which remains that of new
           observations.
+        - `merge`: rows with equal inputs become one, with the mean of their y, which changes no answer. Not where many
+          processes hold the rows.
         - `solver`: "auto", or one of the solvers with settings of your own.
         - `num_samples`: posterior functions. They also make standard deviations sharper; with 0 these are those of the
           neighbours alone, an upper bound.
@@ -105,7 +107,7 @@ class GaussianProcess(eqx.Module):
         deadline, solver = as_deadline(max_seconds), as_solver(solver)
         run = _as_run(key, max_seconds=deadline, max_passes=max_passes, checkpoint=checkpoint, progress=progress)
         check_count(num_samples, "num_samples")
-        operator, y, given = self._operator_and_targets(x, y, noise, mesh, dtype, memory, solver)
+        operator, y, given = self._operator_and_targets(x, y, noise, merge, mesh, dtype, memory, solver)
         prior, draw_key = None, None
         if num_samples:
             check_count(num_features, "num_features", 2)
@@ -219,7 +221,7 @@ class GaussianProcess(eqx.Module):
         return lambda x: float(self.mean) + evaluate(paths, x, template, self.kernel).T
 
     def _operator_and_targets(
-        self, x: Any, y: Any, noise: Any, mesh: Any, dtype: Any, memory: int | None, solver: Solver
+        self, x: Any, y: Any, noise: Any, merge: bool, mesh: Any, dtype: Any, memory: int | None, solver: Solver
     ) -> tuple[KernelOperator, Float[np.ndarray, "own k"], GivenRows | None]:
         """The operator, the targets of the rows that this process holds, and rows as given where some were merged."""
         given = None
@@ -228,7 +230,8 @@ class GaussianProcess(eqx.Module):
             y = check_outputs(y, x.shape[0])
             y = np.asarray(y, np.float64).reshape(x.shape[0], -1)
             noise = as_noise(self.noise if noise is None else noise, x.shape[0])
-            x, y, noise, given = merge_equal_inputs(x, y, noise)
+            if merge:
+                x, y, noise, given = merge_equal_inputs(x, y, noise)
             own_x = x
         else:
             x, y = (array if hasattr(array, "shape") else np.asarray(array) for array in (x, y))
