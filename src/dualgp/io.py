@@ -31,6 +31,8 @@ from dualgp.kernels import base, features, hashes
 from dualgp.kernels.translate import translated
 from dualgp.operators.cross import CrossProduct
 from dualgp.operators.layout import Local, writes
+from dualgp.operators.merging import GivenRows
+from dualgp.operators.noise import Noise
 from dualgp.posterior import AllRows, ExactPosterior, Posterior, SampledPosterior
 from dualgp.posterior.prior import PriorPaths
 from dualgp.sklearn.estimator import GPRegressor
@@ -40,7 +42,7 @@ from dualgp.solvers import Result, Solution, preconditioners
 from dualgp.solvers.base import Trace
 from dualgp.solvers.validation import Score
 
-FORMAT, VERSION = "dualgp", 3
+FORMAT, VERSION = "dualgp", 4
 # Classes of the table application, an application of this module, and where they are: imported when a file has one.
 TABLE = {
     **{name: "dualgp.columns.types" for name in ("Category", "Levels", "Number", "Rank", "Time")},
@@ -108,7 +110,7 @@ def _package_class(name: str) -> type | None:
 def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
     found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace]
-    found += [Result, Score, GPRegressor, ThompsonState, Units, Warp]
+    found += [Result, Score, GPRegressor, ThompsonState, Units, Warp, Noise, GivenRows]
     for module in (kernels, base, features, hashes, solvers, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}

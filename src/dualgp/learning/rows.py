@@ -83,7 +83,7 @@ def as_rows(x: np.ndarray, y: np.ndarray, noise: Any, role: NoiseRole) -> Rows:
         raise ValueError(f'noise_role must be "added" or "factor", got {role!r}.')
     if noise is None:
         return Rows(x, y)
-    given, none, one = check_noises(noise, n), np.zeros(n), np.ones(n)
+    given, none, one = check_noises(noise, n, may_be_zero=role == "added"), np.zeros(n), np.ones(n)
     added, scale, within = (given, one, given) if role == "added" else (none, given, none)
     return Rows(x, y, RowNoise(added, scale, within, none, none))
 

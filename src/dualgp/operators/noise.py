@@ -86,12 +86,12 @@ def check_noise(noise: Any) -> Any:
     return noise
 
 
-def check_noises(noise: Any, n: int) -> Float[np.ndarray, " n"]:
+def check_noises(noise: Any, n: int, may_be_zero: bool = False) -> Float[np.ndarray, " n"]:
     """Variances of n rows in float64; others are refused."""
-    variances = np.asarray(as_float_array(noise, "noise"), np.float64)
+    variances = np.atleast_1d(np.asarray(as_float_array(noise, "noise"), np.float64))
     if variances.shape != (n,):
         raise ValueError(f"noise must have one variance for each of the {n} row(s), got shape {variances.shape}.")
-    bad = ~((variances > 0) & np.isfinite(variances))
+    bad = ~(((variances > 0) | (may_be_zero & (variances == 0))) & np.isfinite(variances))
     if bad.any():
         first = int(np.argmax(bad))
         raise ValueError(
