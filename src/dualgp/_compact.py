@@ -34,12 +34,16 @@ SAME = 1e-3  # of the largest value: another machine rounds otherwise, other ran
 
 @dataclass(frozen=True)
 class Drawn:
-    """How prior functions were drawn, and their `values` at the first of the data."""
+    """How prior functions were drawn, and their `values` at the first of the data.
+
+    `are_targets_left_out`: whether the posterior has the targets of its means alone.
+    """
 
     key: UInt32[AnyArray, " words"]
     num_samples: int
     num_features: int
     values: Float[AnyArray, " s"]
+    are_targets_left_out: bool = False
 
     def again(self, model: Any, x: Points) -> PriorPaths:
         """The same functions; a sentence if they come out as others."""
@@ -62,27 +66,30 @@ def compact(posterior: Posterior) -> Posterior:
         solution = replace(solution, weights=np.zeros((0, 0)))
     if is_solved_again:
         solution = replace(solution, factor=None)
-    drawn, targets = _try_to_draw(posterior)
-    kept: dict[str, Any] = {"solution": solution, "prior": _slim(posterior) if drawn is None else drawn}
-    if targets is not None and np.array_equal(targets, np.asarray(posterior.targets[:, 1:])):
-        kept["targets"] = posterior.targets[:, :1]
+    kept: dict[str, Any] = {"solution": solution, "prior": _slim(posterior)}
+    if (drawn := _try_to_draw(posterior)) is not None:
+        kept["prior"] = drawn
+    if drawn is not None and drawn.are_targets_left_out:
+        k = posterior.num_outputs
+        kept["targets"] = posterior.targets[:, :k]
         if is_solved_again:
-            kept["far"] = eqx.tree_at(lambda far: far.weights, posterior.far, posterior.weights[:, :1])
+            kept["far"] = eqx.tree_at(lambda far: far.weights, posterior.far, posterior.weights[:, :k])
     return replace(posterior, **kept)
 
 
 def complete(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a posterior of this class, with what `compact` left out."""
-    found: dict[str, Any] = {"all_rows": None, **fields}
-    model, far, solution = found["model"], found["far"], found["solution"]
+    found: dict[str, Any] = {"all_rows": None, "noise": None, **fields}
+    model, far, solution, drawn = found["model"], found["far"], found["solution"], found["prior"]
     x = (far if found["all_rows"] is None else found["all_rows"]).x
-    if isinstance(found["prior"], Drawn):
-        found["prior"] = prior = found["prior"].again(model, x)
-        if len(far.x) and found["targets"].shape[1] == 1:
-            drawn = _draw_targets(prior, model, found["draw_key"], x, found["dtype"])
-            found["targets"] = jnp.concatenate([found["targets"], drawn.astype(found["targets"].dtype)], axis=1)
+    noise = Noise(model.noise) if found["noise"] is None else found["noise"]
+    if isinstance(drawn, Drawn):
+        found["prior"] = prior = drawn.again(model, x)
+        if drawn.are_targets_left_out:
+            columns = _draw_targets(prior, model, noise, found["draw_key"], x, found["dtype"])
+            found["targets"] = jnp.concatenate([found["targets"], columns.astype(found["targets"].dtype)], axis=1)
     if cls is ExactPosterior and solution.factor is None:
-        found["far"], factor = _solve_again(model, far, np.asarray(found["targets"], np.float64))
+        found["far"], factor = _solve_again(far, noise, np.asarray(found["targets"], np.float64))
         solution = replace(solution, factor=factor)
     if not len(solution.weights):
         solution = replace(solution, weights=np.asarray(found["far"].weights))
@@ -90,46 +97,49 @@ def complete(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_solved_again(posterior: Posterior) -> bool:
-    return isinstance(posterior, ExactPosterior) and posterior.n <= policy.SOLVE_EXACTLY_UP_TO
+    return isinstance(posterior, ExactPosterior) and posterior.layout.n <= policy.SOLVE_EXACTLY_UP_TO
 
 
-def _solve_again(model: Any, far: Any, targets: Float[np.ndarray, "n s"]) -> tuple[Any, np.ndarray]:
-    """The far field with weights for all columns, and the factor. The mean's weights stay as they are."""
+def _solve_again(far: Any, noise: Noise, targets: Float[np.ndarray, "n s"]) -> tuple[Any, np.ndarray]:
+    """The far field with weights for all columns, and the factor. The weights that are there stay as they are."""
     from scipy.linalg import cho_solve
 
+    known = np.asarray(far.weights)
     if not 0 < len(far.x) <= policy.SOLVE_EXACTLY_UP_TO or len(targets) != len(far.x):
         raise ValueError("it has no factor")
-    operator = KernelOperator(model.kernel, np.asarray(far.x), model.noise, memory=0, dtype=np.float64)
-    factor = factorise(operator, np.inf)
+    factor = factorise(KernelOperator(far.kernel, np.asarray(far.x), noise, memory=0, dtype=np.float64), np.inf)
     weights = cho_solve((factor, True), targets, check_finite=False)
-    weights[:, :1] = np.asarray(far.weights)[:, :1]
+    weights[:, : known.shape[1]] = known
     return eqx.tree_at(lambda far: far.weights, far, on_device(weights, np.float64)), factor
 
 
-def _try_to_draw(posterior: Posterior) -> tuple[Drawn | None, np.ndarray | None]:
-    """How the prior functions can be drawn again, if at all, and their targets if these can be drawn again."""
+def _try_to_draw(posterior: Posterior) -> Drawn | None:
+    """How the prior functions can be drawn again, if at all, and whether their targets can be drawn again."""
     prior: Any = posterior.prior
     if prior is None or prior.key is None or np.shape(prior.key) != (2,) or prior.num_features > MOST_FEATURES:
-        return None, None
-    x, kernel = posterior.x, posterior.model.kernel
-    values = evaluate(prior, x[:1], x, kernel)[0]
+        return None
+    x, model, k = posterior.x, posterior.model, posterior.num_outputs
+    values = evaluate(prior, x[:1], x, model.kernel)[0]
     drawn = Drawn(np.asarray(prior.key), prior.weights.shape[1], prior.num_features, values)
     try:
-        again = drawn.again(posterior.model, x)
+        again = drawn.again(model, x)
     except ValueError:
-        return None, None
+        return None
     if not eqx.tree_equal(again, prior):
-        return None, None
-    if posterior.draw_key is None or posterior.targets.shape[1] == 1:
-        return drawn, None
-    targets = _draw_targets(prior, posterior.model, posterior.draw_key, x, posterior.dtype)
-    return drawn, targets.astype(posterior.targets.dtype)
+        return None
+    if posterior.draw_key is None or posterior.targets.shape[1] == k:
+        return drawn
+    targets = _draw_targets(prior, model, posterior.row_noise, posterior.draw_key, x, posterior.dtype)
+    are_same = np.array_equal(targets.astype(posterior.targets.dtype), np.asarray(posterior.targets[:, k:]))
+    return replace(drawn, are_targets_left_out=are_same)
 
 
-def _draw_targets(prior: PriorPaths, model: Any, key: AnyArray, x: Points, dtype: str) -> Float[np.ndarray, "n s"]:
+def _draw_targets(
+    prior: PriorPaths, model: Any, noise: Noise, key: AnyArray, x: Points, dtype: str
+) -> Float[np.ndarray, "n s"]:
     """phi(X) @ w + epsilon in the precision that the solver had."""
     x = np.asarray(model.kernel.stored(np.asarray(x), dtype))
-    return draw_targets(prior, model.kernel, Noise(model.noise), key, x, len(x), slice(None)).astype(precision(x))
+    return draw_targets(prior, model.kernel, noise, key, x, len(x), slice(None)).astype(precision(x))
 
 
 def _slim(posterior: Posterior) -> Any:

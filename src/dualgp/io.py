@@ -32,6 +32,8 @@ from dualgp.kernels import base, features, hashes
 from dualgp.kernels.translate import translated
 from dualgp.operators.cross import CrossProduct
 from dualgp.operators.layout import Local, writes
+from dualgp.operators.merging import GivenRows
+from dualgp.operators.noise import Noise
 from dualgp.posterior import AllRows, ExactPosterior, Posterior, SampledPosterior
 from dualgp.posterior.prior import PriorPaths
 from dualgp.sklearn.estimator import GPRegressor
@@ -115,18 +117,8 @@ def _package_class(name: str) -> type | None:
 @cache
 def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
-    found = [
-        ExactPosterior,
-        SampledPosterior,
-        AllRows,
-        CrossProduct,
-        Drawn,
-        PriorPaths,
-        GaussianProcess,
-        Solution,
-        Trace,
-    ]
-    found += [Result, Score, GPRegressor, ThompsonState, Units, Warp]
+    found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, Drawn, PriorPaths, GaussianProcess, Solution]
+    found += [Trace, Result, Score, GPRegressor, ThompsonState, Units, Warp, Noise, GivenRows]
     for module in (kernels, base, features, hashes, solvers, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
