@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 import dualgp as dg
 from dualgp._npz import NotReadable, read, write
 from dualgp.learning.priors import scales_seen
-from dualgp.posterior.posterior import AllRows
 from dualgp.operators.merging import is_copy
+from dualgp.posterior.posterior import AllRows
 from dualgp.table.model import fitted_data
 
 
