@@ -78,7 +78,7 @@ class Posterior(ABC):
         """Mean and standard deviation together, in one pass over the data; see `std`."""
 
     @abstractmethod
-    def covariance(self, x: Any, *, noise: bool = False) -> Float[np.ndarray, "m m"]:
+    def covariance(self, x: Any, *, noise: Any = False) -> Float[np.ndarray, "m m"]:
         """The joint posterior covariance at (m, d) points, of the function or of new observations: m^2 numbers."""
 
     @property
@@ -95,17 +95,18 @@ class Posterior(ABC):
     def _leave_rows_out(self) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
         """Means of each row of `x` given all others, and variances of these predictions, the row's noise included."""
 
-    def leave_one_out(self) -> tuple[Float[np.ndarray, n * k], Float[np.ndarray, " n"]]:
+    def leave_one_out(self, *, groups: bool = False) -> tuple[Float[np.ndarray, n * k], Float[np.ndarray, " n"]]:
         """Mean and standard deviation of each observation given all others: a check that needs no held-out data.
 
-        With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Rows with equal inputs leave together.
+        With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Rows with equal inputs leave together. With `groups` they
+        are one row, that of `x`, whose observation is their mean.
 
         To compare models::
 
             before, after = (dg.metrics.nll(y, *model.condition(x, y, key=key).leave_one_out()) for model in models)
         """
         mean, variance = self._leave_rows_out()
-        if self.given is not None:
+        if self.given is not None and not groups:
             place, rows = np.asarray(self.given.place), np.arange(self.layout.n)
             own = np.asarray(self.row_noise.diagonal(rows, np.float64))
             noise = np.asarray(self.given.noise.diagonal(np.arange(len(place)), np.float64))
