@@ -40,7 +40,7 @@ TILE_ENTRIES_ON_ONE_CORE, TILE_ENTRIES = 1 << 19, 1 << 21
 SMALLEST_TILE, LARGEST_TILE = 256, 1 << 14  # columns
 ROW_BLOCK = 512  # rows of a product with all of K
 POINT_BLOCK = 1024  # points at which functions are evaluated together
-NEAR_ENTRIES = 1 << 21  # of all A_NN that are factorised together: 16 MB in float64
+NEAR_ENTRIES = 1 << 20  # of all A_NN that are made together: 8 MB in float64
 SEARCH_ENTRIES = 1 << 24  # kernel entries at once where nearest rows are found by looking at all: 64 MB in float32
 
 # The near field: numbers of neighbours that rows kept aside choose from, and the one where there is no such choice. It
