@@ -52,9 +52,8 @@ FAR_ENTRIES = 4e10  # kernel entries for the far field of a larger table, unless
 FAR_TRIAL = 4096  # rows that a far field is tried with before that is spent: they are solved exactly
 # An update leaves the far field as it is, and new rows to the near field, up to this share of rows without weights.
 UNSOLVED_SHARE = 0.1
-# What half a pass must bring on rows kept aside for another one to be worth it: nats of log density, and the factor of
-# the RMSE. A pass over all rows follows in any case.
-LEAST_GAIN, LEAST_RATIO = 4e-3, 0.995
+# What a pass must bring on rows kept aside for more to be worth it: nats of log density, and the factor of the RMSE.
+LEAST_GAIN, LEAST_RATIO = 8e-3, 0.99
 DEFAULT_TOL = 1e-2  # the relative residual: pol's error is the exact GP's from 2e-2 on (experiments/uci_table.py)
 
 # Rounding in float32. The error of K, relative to the noise, from which squared distances are summed by differences
