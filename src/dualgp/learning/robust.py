@@ -12,14 +12,10 @@ left out that are outliers beyond doubt. The kernel and the noise are learned wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-
-from dualgp.gp import GaussianProcess
 
 NEIGHBOURS = 64  # that predict a row
 INNER = 0.8  # of the rows at least are ordinary: their differences give the scale of all

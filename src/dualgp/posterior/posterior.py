@@ -74,7 +74,7 @@ class Posterior(ABC):
     given: GivenRows | None = None
 
     @abstractmethod
-    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, m * k], Float[AnyArray, " m"]]:
+    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         """Mean and standard deviation together, in one pass over the data; see `std`."""
 
     @abstractmethod
@@ -95,7 +95,7 @@ class Posterior(ABC):
     def _leave_rows_out(self) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
         """Means of each row of `x` given all others, and variances of these predictions, the row's noise included."""
 
-    def leave_one_out(self, *, groups: bool = False) -> tuple[Float[np.ndarray, n * k], Float[np.ndarray, " n"]]:
+    def leave_one_out(self, *, groups: bool = False) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
         """Mean and standard deviation of each observation given all others: a check that needs no held-out data.
 
         With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Rows with equal inputs leave together. With `groups` they
@@ -212,7 +212,7 @@ class Posterior(ABC):
         # A float64 array of JAX's is not safe where 64-bit types are off; one of NumPy's may be passed to `jax.jit`.
         return _as_numpy(paths, np.float64) if isinstance(self.layout, Local) else paths
 
-    def mean(self, x: Any) -> Float[AnyArray, m * k]:
+    def mean(self, x: Any) -> Float[AnyArray, "m ..."]:
         """The posterior mean at (m, d) points: (m,), or (m, k) for several outputs."""
         return self.mean_predictor.mean(x)
 
@@ -252,7 +252,7 @@ class Posterior(ABC):
         model = dataclasses.replace(self.model, mean=mean)
         return dataclasses.replace(self, model=model, far=far, solution=solution, **changes)
 
-    def log_prob(self, x: Any, y: Any, *, noise: Any = True) -> Float[AnyArray, m * k]:
+    def log_prob(self, x: Any, y: Any, *, noise: Any = True) -> Float[AnyArray, "m ..."]:
         """log N(y; mean(x), std(x)^2 + noise) for each point, and each output."""
         mean, std = self.predict(x, noise=noise)
         y = check_outputs(y, mean.shape[0])
