@@ -32,6 +32,7 @@ from dualgp.kernels.translate import translated
 from dualgp.operators.cross import CrossProduct
 from dualgp.operators.layout import Local, writes
 from dualgp.posterior import AllRows, ExactPosterior, Posterior, SampledPosterior
+from dualgp.posterior.calibration import Calibration
 from dualgp.posterior.prior import PriorPaths
 from dualgp.sklearn.estimator import GPRegressor
 from dualgp.sklearn.units import Units
@@ -108,7 +109,7 @@ def _package_class(name: str) -> type | None:
 def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
     found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace]
-    found += [Result, Score, GPRegressor, ThompsonState, Units, Warp]
+    found += [Result, Score, GPRegressor, ThompsonState, Units, Warp, Calibration]
     for module in (kernels, base, features, hashes, solvers, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
@@ -159,6 +160,8 @@ def _fields(value: Any) -> dict[str, Any] | None:
             "checkpoint": None,
             "devices": None,
         }
+        if "posterior_" in kept:
+            changes["posterior_"] = kept["posterior_"].with_calibration()
         return kept | changes
     if isinstance(value, Trace | Score):
         return value._asdict()

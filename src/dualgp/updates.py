@@ -99,4 +99,5 @@ def extend_near_field(posterior: Posterior, known: Known) -> Posterior:
         all_rows=rows,
         solution=solution,
         draw_key=known.draw_key,
+        scored=None,
     )

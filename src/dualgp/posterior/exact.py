@@ -55,6 +55,10 @@ class ExactPosterior(Posterior):
         inverse_q = 1.0 / np.einsum("ij,ij->j", np.tril(root), np.tril(root))
         return float(self.model.mean) + targets - weights * inverse_q, np.sqrt(inverse_q)
 
+    def _scores(self) -> Float[np.ndarray, " n"]:
+        mean, std = self.leave_one_out()
+        return (float(self.model.mean) + np.asarray(self.targets)[:, 0] - mean) / std
+
     @in_wide
     def _variance(self, x: Any) -> Float[np.ndarray, " m"]:
         """k(x, x) - ||L^-1 k(X, x)||^2, block by block."""

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from dualgp._arrays import in_wide
 from dualgp._types import AnyArray
+from dualgp.posterior.calibration import ROWS_SCORED
 from dualgp.posterior.near import leave_rows_out
 from dualgp.posterior.posterior import Posterior, refuse_traced_covariance, with_noise
 
@@ -61,9 +62,8 @@ class SampledPosterior(Posterior):
         it to 18 %, and a row without a weight is predicted like any new observation.
         """
         if self.neighbours:
-            near: Any = (self.mean_predictor if self.residuals is None else self.predictor).near
             targets, offset = self._host_targets.astype(np.float64), float(self.model.mean)
-            errors, variance = leave_rows_out(near, self._spread_weights(), np.arange(self.n, dtype=np.int32))
+            errors, variance = self._leave_out(np.arange(self.n, dtype=np.int32))
             return offset + targets - errors, np.sqrt(variance)
         num = self.num_samples
         if num <= 2:
@@ -77,6 +77,21 @@ class SampledPosterior(Posterior):
             rows = self.layout.read_rows(self.x)[~has_weights]
             mean[~has_weights], std[~has_weights] = self.predict(rows, noise=True)
         return mean, std
+
+    def _scores(self) -> Float[np.ndarray, " rows"]:
+        if not self.neighbours:  # deviations of a few functions would be the scores' own
+            return np.zeros(0)
+        rows = np.arange(self.n, dtype=np.int32)
+        if self.all_rows is not None and self.n - self.num_far >= ROWS_SCORED:
+            rows = np.setdiff1d(rows, self.all_rows.places)
+        some = np.sort(np.random.default_rng(0).permutation(rows)[:ROWS_SCORED])
+        errors, variance = self._leave_out(some)
+        return errors / np.sqrt(variance)
+
+    def _leave_out(self, rows: Int[np.ndarray, " rows"]) -> tuple[np.ndarray, np.ndarray]:
+        """Errors of the predictions of these rows by all others, and their variances."""
+        near: Any = (self.mean_predictor if self.residuals is None else self.predictor).near
+        return leave_rows_out(near, self._spread_weights(), rows)
 
     def _spread_weights(self) -> Float[np.ndarray, "n s"]:
         """Weights of all rows: zero for those that have none."""

@@ -12,6 +12,7 @@ import numpy as np
 from dualgp.columns.encoding import Encoding, Missing, complete_rows, make_encoding
 from dualgp.columns.tables import as_table
 from dualgp.kernels import Tanimoto
+from dualgp.posterior.calibration import calibrate
 from dualgp.sklearn.estimator import GPRegressor
 from dualgp.sklearn.warps import Prediction, Warp, scores
 from dualgp.table.smiles import SmilesEncoding
@@ -77,7 +78,8 @@ class TableModel:
     def check(self, held_out: Any = None) -> tuple[Prediction, np.ndarray, str] | None:
         """Predictions of rows that they were made without, the truth, and which rows these are.
 
-        Without held-out rows each fitted row is predicted from all others; None if there are no functions to do it.
+        Without held-out rows each fitted row is predicted from all others, and bands are calibrated by the other half
+        of these rows, as nobody learns anything from their own; None if there are no functions to do it.
         """
         regressor, posterior = self.regressor, self.regressor.posterior_
         if held_out is not None:
@@ -85,10 +87,9 @@ class TableModel:
             return self.distribution(table), y, f"{table.num_rows:,} held-out rows"
         if not (posterior.is_exact or posterior.neighbours) and posterior.num_samples <= 2:
             return None
-        prediction = regressor.units_.prediction(
-            fitted_data(regressor)[0] - regressor.X_offset_, *posterior.leave_one_out()
-        )
-        return prediction, fitted_data(regressor)[1], "each fitted row predicted from all the others"
+        x, y = fitted_data(regressor)
+        prediction = regressor.units_.prediction(x - regressor.X_offset_, *posterior.leave_one_out())
+        return *_checked_by_halves(prediction, y), "fitted rows, each predicted from all the others"
 
     def complete(self, source: Any) -> tuple[Any, np.ndarray]:
         """The rows of a table that have a target and all that a prediction needs, and their targets."""
@@ -145,6 +146,17 @@ def fit_table(
         return TableModel(encoding, regressor.fit(encoding.x(table), encoding.y(table)))
     regressor.fit_table(table, encoding.y(table), encoding)
     return TableModel(regressor.encoding_ or encoding, regressor)
+
+
+def _checked_by_halves(prediction: Prediction, y: np.ndarray) -> tuple[Prediction, np.ndarray]:
+    """One half of the predictions with bands from the errors of the other half, if there are enough of those."""
+    z = (prediction.warp(y) - prediction.location) / prediction.spread
+    own, other = np.array_split(np.random.default_rng(0).permutation(len(y)), 2)
+    calibration = calibrate(z[other])
+    if calibration.is_gaussian:
+        return prediction, y
+    own = np.sort(own)
+    return Prediction(prediction.warp, prediction.location[own], prediction.spread[own], calibration), y[own]
 
 
 def fitted_data(regressor: GPRegressor) -> tuple[np.ndarray, np.ndarray]:
