@@ -31,6 +31,8 @@ from dualgp.kernels import base, features, hashes
 from dualgp.kernels.translate import translated
 from dualgp.operators.cross import CrossProduct
 from dualgp.operators.layout import Local, writes
+from dualgp.operators.merging import GivenRows
+from dualgp.operators.noise import Noise
 from dualgp.posterior import AllRows, ExactPosterior, Posterior, SampledPosterior
 from dualgp.posterior.calibration import Calibration
 from dualgp.posterior.prior import PriorPaths
@@ -41,7 +43,7 @@ from dualgp.solvers import Result, Solution, preconditioners
 from dualgp.solvers.base import Trace
 from dualgp.solvers.validation import Score
 
-FORMAT, VERSION = "dualgp", 3
+FORMAT, VERSION = "dualgp", 4
 # Classes of the table application, an application of this module, and where they are: imported when a file has one.
 TABLE = {
     **{name: "dualgp.columns.types" for name in ("Category", "Levels", "Number", "Rank", "Time")},
@@ -109,7 +111,8 @@ def _package_class(name: str) -> type | None:
 def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
     found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace]
-    found += [Result, Score, GPRegressor, ThompsonState, Units, Warp, Calibration]
+    found += [Result, Score, GPRegressor, ThompsonState, Units, Warp, Noise, GivenRows]
+    found += [Calibration]
     for module in (kernels, base, features, hashes, solvers, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
@@ -161,7 +164,8 @@ def _fields(value: Any) -> dict[str, Any] | None:
             "devices": None,
         }
         if "posterior_" in kept:
-            changes["posterior_"] = kept["posterior_"].with_calibration()
+            posterior = kept["posterior_"]
+            changes["posterior_"] = dataclasses.replace(posterior, scored=posterior.calibration)
         return kept | changes
     if isinstance(value, Trace | Score):
         return value._asdict()

@@ -1,5 +1,7 @@
 """Calibrated quantiles: bands that contain what they promise, whatever the shape of the noise."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -133,6 +135,23 @@ def test_what_is_no_probability_is_refused(p):
 def test_more_rows_in_the_near_field_have_scores_of_their_own():
     x, y, x_new, y_new = wave(1500, heavy)
     posterior = dg.GaussianProcess(dg.Matern32(1.0), 0.06).condition(x, y, key=KEY, num_far=0, neighbours=32)
-    before = posterior.with_calibration()
+    before = replace(posterior, scored=posterior.calibration)
     after = before.update(x_new, y_new + 5.0 * heavy(np.random.default_rng(1), len(y_new)), key=KEY)
     assert after.quantile(x_new, [0.95]).mean() > before.quantile(x_new, [0.95]).mean() + 0.1
+
+
+def test_equal_inputs_do_not_stand_for_single_observations():
+    x, y, _, _ = wave(600, heavy)
+    far, rng = x[:200] + 10.0, np.random.default_rng(1)  # pairs of rows whose means are no single observations
+    pairs = 50.0 * rng.normal(size=400)
+    model = dg.GaussianProcess(dg.Matern32(1.0), 0.1)
+    merged = model.condition(np.concatenate([x, far, far]), np.concatenate([y, pairs]), num_samples=0)
+    assert np.abs(merged.calibration([0.05, 0.95])).max() < 4.0
+
+
+def test_outputs_share_their_scores():
+    x, y, x_new, _ = wave(400, heavy)
+    posterior = dg.GaussianProcess(dg.Matern32(1.0), 0.1).condition(x, np.stack([y, -y], axis=1), num_samples=0)
+    found = posterior.quantile(x_new[:7], [0.1, 0.5, 0.9])
+    assert found.shape == (7, 2, 3)
+    np.testing.assert_allclose(found[:, 0], -found[:, 1, ::-1], atol=1e-9)

@@ -32,6 +32,7 @@ from dualgp.gp import GaussianProcess
 from dualgp.kernels import Matern52
 from dualgp.learning import Exact, Neighbours, learn
 from dualgp.operators import policy
+from dualgp.operators.noise import check_noises
 from dualgp.posterior import Posterior
 from dualgp.solvers import Solver
 
@@ -52,6 +53,8 @@ class Best(NamedTuple):
 class ThompsonState:
     """What the next `ask` needs. `x`, `y` are results; `pending` was asked for; `failed` had no result.
 
+    `noise`: known variances of results, to which the model's noise is added; None where there are none.
+
     `model` is of y, or of -y where the smallest y is wanted. `posterior` is kept only with `redraw=False`.
     """
 
@@ -66,6 +69,11 @@ class ThompsonState:
     learned_at: int = 0
     num_asked: int = 0
     posterior: Posterior | None = field(default=None, repr=False)
+    noise: Float[np.ndarray, " n"] | None = None
+
+    def variances(self, model: GaussianProcess) -> Float[np.ndarray, " n"] | None:
+        """The noise of every result; None where it is the model's."""
+        return None if self.noise is None else self.noise + float(model.noise)
 
 
 class ThompsonSampler:
@@ -145,8 +153,11 @@ class ThompsonSampler:
         self.state = replace(state, pending=np.concatenate([state.pending, x]), num_asked=state.num_asked + 1)
         return x
 
-    def tell(self, x: Any, y: Any) -> None:
-        """Results y (m,) at points x (m, d), or one of each; NaN for an experiment that failed."""
+    def tell(self, x: Any, y: Any, *, noise: Any = None) -> None:
+        """Results y (m,) at points x (m, d), or one of each; NaN for an experiment that failed.
+
+        `noise`: known variances of these results, to which the model's noise is added.
+        """
         state, d = self.state, len(self.state.bounds)
         points = np.asarray(as_float_array(x, "x"), np.float64)
         points = np.asarray(check_points(points[None] if points.ndim == 1 and d == len(points) else points, "x", d))
@@ -157,6 +168,9 @@ class ThompsonSampler:
         if len(values) != len(points):
             raise ValueError(f"y has {len(values)} value(s) for {len(points)} point(s). Pass one for each, or NaN.")
         failed = np.isnan(values)
+        known = np.zeros(len(state.y)) if state.noise is None else state.noise
+        variances = np.zeros(len(values)) if noise is None else check_noises(noise, len(values), may_be_zero=True)
+        told = np.concatenate([known, variances[~failed]])
         check_finite(values[~failed], "y without the failed ones")
         check_size(values[~failed], "y")
         self.state = replace(
@@ -165,6 +179,7 @@ class ThompsonSampler:
             y=np.concatenate([state.y, values[~failed]]),
             pending=_without(state.pending, points, state.bounds),
             failed=np.concatenate([_without(state.failed, points, state.bounds), points[failed]]),
+            noise=told if told.any() else None,
         )
         if self.path is not None:
             from dualgp.io import save  # an application too, which knows this class
@@ -196,7 +211,8 @@ class ThompsonSampler:
             return self.best
         state, model = self._with_model(self.state, self._key, lambda words: None)
         x, y = state.x, self._sign * state.y
-        mean = model.condition(x, y, solver=self.solver, num_samples=0, key=self._key).mean(x)
+        run = {"noise": state.variances(model), "solver": self.solver, "key": self._key}
+        mean = model.condition(x, y, num_samples=0, **run).mean(x)
         index = np.argmax(mean)
         return Best(x[index], float(self._sign * mean[index]))
 
@@ -220,7 +236,7 @@ class ThompsonSampler:
         y = self._sign * state.y
         model = state.model or _first_model(state.bounds, y)
         method = Exact() if len(y) <= policy.LEARN_EXACTLY_UP_TO else Neighbours()
-        model = learn(model, state.x, y, key=subkey(key, 1), method=method).model
+        model = learn(model, state.x, y, noise=state.noise, key=subkey(key, 1), method=method).model
         return replace(state, model=model, learned_at=len(y), posterior=None), model
 
     def _propose(
@@ -228,12 +244,13 @@ class ThompsonSampler:
     ) -> tuple[Float[np.ndarray, "num d"], ThompsonState]:
         solve_key, search_key, move_key = subkeys(subkey(key, 2), 3)
         report(f"solving for {num:,} functions given {len(state.y):,} results")
-        y, old = self._sign * state.y, state.posterior
+        y, old, noise = self._sign * state.y, state.posterior, state.variances(model)
         if old is not None and old.num_samples >= num:
-            new = slice(old.x.shape[0], None)
-            posterior = model.extend(old, state.x[new], y[new], key=solve_key, solver=self.solver)
+            new = slice(old.n, None)
+            its = None if noise is None else noise[new]
+            posterior = model.extend(old, state.x[new], y[new], noise=its, key=solve_key, solver=self.solver)
         else:
-            posterior = model.condition(state.x, y, num_samples=num, key=solve_key, solver=self.solver)
+            posterior = model.condition(state.x, y, noise=noise, num_samples=num, key=solve_key, solver=self.solver)
         paths = posterior.samples[:num]
         x, _ = climb_all(paths, state.bounds, key=search_key, search=self.search, near=(state.x, y), progress=report)
         state = replace(state, posterior=None if self.redraw else posterior)

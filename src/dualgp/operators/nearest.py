@@ -19,6 +19,7 @@ from dualgp._types import AnyArray, Points
 from dualgp.kernels import Kernel
 from dualgp.operators import policy
 from dualgp.operators.layout import Layout, Local
+from dualgp.operators.noise import Noise
 
 
 class NearestRows:
@@ -111,7 +112,7 @@ def _most_correlated(
 
 @in_wide
 def neighbour_weights(
-    search: NearestRows, noise: Any, points: AnyArray, near: Int[np.ndarray, "m num"], term: Kernel | None = None
+    search: NearestRows, noise: Noise, points: AnyArray, near: Int[np.ndarray, "m num"], term: Kernel | None = None
 ) -> tuple[Float[np.ndarray, "m num"], Float[np.ndarray, " m"]]:
     """u = A_NN^-1 k(N, point) and k(point, point) - k(point, N) u for each point and its rows N, in float64.
 
@@ -121,7 +122,6 @@ def neighbour_weights(
     (m, num), points = near.shape, np.asarray(points)
     weights, variance = np.empty((m, num)), np.empty(m)
     size = max(1, min(policy.NEAR_ENTRIES // num**2, 1 << max(m - 1, 0).bit_length()))
-    noise = jnp.asarray(noise, jnp.float64)
     with one_blas_thread(num):
         for start in range(0, m, size):
             some = slice(start, start + size)
@@ -129,14 +129,19 @@ def neighbour_weights(
             batch = np.resize(near[some], (size, num))  # of one shape, so that it is compiled once
             block = np.resize(points[some], (size, points.shape[1])).astype(np.float64)
             rows = search.read(batch).astype(np.float64)
-            found = _neighbour_weights(search.kernel, noise, block, rows, term)
+            variances = noise.diagonal(batch, np.float64)
+            found = _neighbour_weights(search.kernel, variances, block, rows, term)
             weights[some], variance[some] = (np.asarray(array)[:count] for array in found)
     return weights, variance
 
 
 @full_precision
 def weigh_neighbours(
-    kernel: Kernel, noise: AnyArray, point: Float[AnyArray, " d"], rows: Points, term: Kernel | None = None
+    kernel: Kernel,
+    noise: Float[AnyArray, " num"],
+    point: Float[AnyArray, " d"],
+    rows: Points,
+    term: Kernel | None = None,
 ) -> tuple[Float[Array, " num"], Float[Array, ""]]:
     """`neighbour_weights` of one point, for use inside `jax.jit`.
 
@@ -147,7 +152,7 @@ def weigh_neighbours(
     matrix, across = kernel(rows, rows), asked(rows, point[None])[:, 0]
     own = asked.diagonal(point[None])[0]
     rounding = 4 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)
-    matrix = matrix + (jnp.asarray(noise, matrix.dtype) + rounding) * jnp.eye(len(across), dtype=matrix.dtype)
+    matrix = matrix + jnp.diag(jnp.asarray(noise, matrix.dtype) + rounding)
     weights = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix, symmetrize_input=False), True), across)
     weights = jnp.where(jnp.all(jnp.isfinite(weights)), weights, 0.0)
     return weights, jnp.clip(own - across @ weights, 0.0, own)
@@ -155,4 +160,4 @@ def weigh_neighbours(
 
 @compiled
 def _neighbour_weights(kernel: Kernel, noise: AnyArray, points: Points, rows: AnyArray, term: Kernel | None) -> Any:
-    return jax.vmap(lambda point, rows: weigh_neighbours(kernel, noise, point, rows, term))(points, rows)
+    return jax.vmap(lambda noise, point, rows: weigh_neighbours(kernel, noise, point, rows, term))(noise, points, rows)

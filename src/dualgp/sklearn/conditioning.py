@@ -18,7 +18,6 @@ from dualgp.gp import GaussianProcess
 from dualgp.learning import Learned, learn
 from dualgp.learning.learn import time_to_learn
 from dualgp.learning.parameters import LEAST_NOISE
-from dualgp.operators.merging import row_keys
 from dualgp.posterior import Posterior
 from dualgp.solvers import DivergenceWarning
 from dualgp.solvers.stopping import Deadline
@@ -81,28 +80,6 @@ def one_if_constant(std: Any, values: np.ndarray, largest: Any = None) -> np.nda
     """
     largest = np.abs(values).max(axis=0) if largest is None else largest
     return np.where(std > 16 * np.finfo(np.result_type(values.dtype, np.float32)).eps * largest, std, 1.0)
-
-
-COPIES_BY_CHANCE = 3.0  # times as many equal targets at equal inputs as chance explains: then rows were copied
-
-
-def distinct_rows(columns: Sequence[np.ndarray] | np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which rows are no copies of earlier ones.
-
-    A copy of a record is not a second measurement of it: it would say that there is no noise. Rows with equal inputs
-    that differ in y say how much there is, and all of them stay; so do equal ones of a target with few values.
-    """
-    _, first, group = np.unique(row_keys(columns), return_index=True, return_inverse=True)
-    agrees = np.ones(len(first), bool)
-    np.logical_and.at(agrees, group, y == y[first][group])
-    copies = np.ones(len(y), bool)
-    copies[first] = False
-    disagreeing = np.count_nonzero(copies & (y != y[first][group]))
-    share = np.unique(y, return_counts=True)[1] / len(y)
-    chance = float(share @ share)
-    copies &= agrees[group]
-    by_chance = disagreeing * chance / (1.0 - chance) if chance < 1 else np.inf
-    return ~copies if np.count_nonzero(copies) > COPIES_BY_CHANCE * by_chance else np.ones(len(y), bool)
 
 
 def validated(estimator: Any, X: Any, *y: Any, reset: bool = True) -> Any:

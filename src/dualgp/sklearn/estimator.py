@@ -21,11 +21,12 @@ from dualgp.kernels import Kernel
 from dualgp.kernels.translate import rescaled, translated
 from dualgp.operators import policy
 from dualgp.operators.layout import as_mesh
+from dualgp.operators.merging import entered_twice
 from dualgp.operators.noise import check_noise
 from dualgp.posterior import Posterior
 from dualgp.sklearn.callbacks import CallbackSupportMixin, Watcher, with_callbacks
 from dualgp.sklearn.choices import noise_floor
-from dualgp.sklearn.conditioning import Conditioning, distinct_rows, validated
+from dualgp.sklearn.conditioning import Conditioning, validated
 from dualgp.sklearn.frames import check_frame, needs_encoding, raw_columns
 from dualgp.sklearn.prediction import Predicting
 from dualgp.sklearn.preparation import NOISE, find_trend, find_warp, make_units, standard_model
@@ -139,14 +140,14 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         deadline = Deadline(self.max_seconds)
         X, y = validated(self, X, y)
         self.encoding_: Encoding | None = None
-        keep = distinct_rows(X.T, y)
+        keep = ~entered_twice(X.T, y)
         X, y = (X, y) if keep.all() else (X[keep], y[keep])
         return self._fit(X, y, *find_warp(self.target_transform, X, y, None, self._is_free), deadline, len(keep))
 
     def fit_table(self, table: Any, y: np.ndarray, encoding: Encoding | None = None) -> GPRegressor:
         """The same for a table of pyarrow, with an encoding made before where there is one."""
         deadline, encoding = Deadline(self.max_seconds), make_encoding(table) if encoding is None else encoding
-        keep = distinct_rows(raw_columns(table, encoding), y)
+        keep = ~entered_twice(raw_columns(table, encoding), y)
         table, y = table.filter(keep), y[keep]
         self.encoding_, X = encoding.fit(table, y)
         warp, said = find_warp(self.target_transform, X, y, encoding.widths, self._is_free)
