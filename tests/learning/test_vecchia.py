@@ -1,4 +1,4 @@
-"""Blocks given the rows before them: the right rows, the right densities, and what is learned from them."""
+"""Blocks given the rows near them: the right rows, the right densities, and what is learned from them."""
 
 import jax
 import numpy as np
@@ -15,12 +15,13 @@ from dualgp.learning.likelihood import as_group, log_likelihood
 from dualgp.learning.likelihood import likelihood_and_gradient as exact_likelihood
 from dualgp.learning.parameters import Parameters
 from dualgp.learning.problem import make_problem
+from dualgp.learning.rows import as_rows
 
 KEY = jax.random.key(0)
 
 
 def blocks_of(model, x, y, shape, num=10**6):
-    problem = make_problem(model, x, y, None)
+    problem = make_problem(model, as_rows(x, y, None, "added"), None)
     return find_blocks(problem, problem.parameters.start, np.arange(len(y)), num, shape, KEY)
 
 
@@ -30,16 +31,21 @@ def total(model, found):
     return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
 
-@pytest.mark.parametrize("name", ["Matern32", "sum"])
-@pytest.mark.parametrize("n", [7, 150])
-def test_all_blocks_given_all_rows_before_are_the_exact_likelihood(name, n):
+@pytest.mark.parametrize(("name", "n"), [("Matern32", 7), ("sum", 100)])
+def test_blocks_given_all_other_rows_add_up_to_differences_of_exact_likelihoods(name, n):
     x, y = data(n)
     model = dg.GaussianProcess(KERNELS[name], noise=0.2, mean=0.3)
-    value, gradient = total(model, blocks_of(model, x, y, shape=Shape(16, n)))
-    parameters = Parameters(model)
-    exact, slope = exact_likelihood(parameters, parameters.start, as_group(x, y))
-    assert value == pytest.approx(exact, rel=1e-9)
-    np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-8)
+    found, parameters = blocks_of(model, x, y, shape=Shape(16, n)), Parameters(model)
+    whole = exact_likelihood(parameters, parameters.start, as_group(x, y))
+    expected, slope = 0.0, np.zeros_like(parameters.start)
+    for rows, there in ((*pair,) for some in found for pair in zip(some.x, some.mask, strict=True)):
+        given = [int(np.flatnonzero((x == row).all(axis=1))[0]) for row in rows[:-16][there[:-16]]]
+        parts = exact_likelihood(parameters, parameters.start, as_group(x[given], y[given])) if given else (0.0, 0.0)
+        if there.any():  # batches are filled up with empty blocks
+            expected, slope = expected + whole[0] - parts[0], slope + whole[1] - parts[1]
+    value, gradient = total(model, found)
+    assert value == pytest.approx(expected, rel=1e-9)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-7)
 
 
 def test_a_block_is_the_conditional_density_of_its_own_rows():
@@ -48,7 +54,7 @@ def test_a_block_is_the_conditional_density_of_its_own_rows():
 
     def dense(rows, targets):
         return scipy.stats.multivariate_normal.logpdf(
-            targets - 0.3, cov=np.asarray(model.kernel(rows, rows)) + 0.2 * np.eye(len(rows))
+            targets[:, 0] - 0.3, cov=np.asarray(model.kernel(rows, rows)) + 0.2 * np.eye(len(rows))
         )
 
     parameters, expected = Parameters(model), 0.0
@@ -90,30 +96,35 @@ def test_every_row_is_in_as_many_samples_of_blocks_as_any_other():
 
 
 @pytest.mark.parametrize("tree_from", [0, 1 << 40])
-def test_a_block_is_given_the_nearest_rows_whose_turn_came_before(monkeypatch, tree_from):
+@pytest.mark.parametrize("known", [600, 400])
+def test_a_block_is_given_the_nearest_rows_that_are_not_its_own(monkeypatch, tree_from, known):
     monkeypatch.setattr(blocks, "TREE_FROM", tree_from)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 3)).astype(np.float32)
-    cells, turn = cut(x, 20, 1000, rng), np.zeros(600)
-    turns = rng.permutation(len(cells)) / len(cells)
-    for cell, its in zip(cells, turns, strict=True):
-        turn[cell] = its
-    whole = 0
-    for cell, its, given in zip(cells, turns, find_given(x, cells, turn, turns, 30), strict=True):
-        assert (turn[given] < its).all() and len(np.unique(given)) == len(given) <= 30
-        before = np.flatnonzero(turn < its)
-        assert len(given) == min(30, len(before))
-        nearest = (
-            {before[np.argmin(np.linalg.norm(x[before] - x[row], axis=1))] for row in cell} if len(before) else set()
+    cells = cut(x, 20, 1000, rng)
+    for cell, given in zip(cells, find_given(x, cells, 60, known), strict=True):
+        assert len(given) == len(np.unique(given)) == 60 and given.max() < known
+        others = np.setdiff1d(np.arange(known), cell)
+        distances = np.linalg.norm(x[others] - x[cell][:, None], axis=2)
+        order = np.argsort(distances, axis=1)
+        its_own = np.array(
+            [np.sum(np.linalg.norm(x[cell] - row, axis=1) < distances[i, order[i, 0]]) for i, row in enumerate(x[cell])]
         )
-        whole += nearest <= set(given)
-    assert whole >= len(cells) - 2 * (tree_from == 0)  # a tree looks at three times as many: hardly ever too few
+        assert set(others[order[its_own < blocks.EACH, 0]]) <= set(given)
+
+
+@pytest.mark.parametrize("num", [5, 100])
+def test_a_block_is_given_all_other_rows_where_these_are_fewer_than_asked_for(num):
+    x = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
+    cells = cut(x, 8, 1000, np.random.default_rng(0))
+    for cell, given in zip(cells, find_given(x, cells, num, 30), strict=True):
+        assert len(given) == min(num, 30 - len(cell)) and not np.isin(given, cell).any()
 
 
 def test_a_prediction_is_that_of_the_nearest_rows():
     x, y = data(200)
     model = dg.GaussianProcess(dg.Matern32([0.5, 1.0, 3.0]), noise=0.1, mean=0.2)
-    problem = make_problem(model, x, y, None)
+    problem = make_problem(model, as_rows(x, y, None, "added"), None)
     (some,) = find_predictions(problem, problem.parameters.start, np.arange(190), np.arange(190, 200), 190)
     expected = log_likelihood(model, x[:191], y[:191]) - log_likelihood(model, x[:190], y[:190])
     alone = some._replace(x=some.x[:1], y=some.y[:1], mask=some.mask[:1])

@@ -44,7 +44,7 @@ OFF_SCALE = 1.0  # nats a row: a model for standardised y on y in the thousands 
 
 @dataclass(frozen=True)
 class Neighbours(Method):
-    """Maximise the likelihood of blocks of rows given the nearest of those before them.
+    """Maximise the likelihood of blocks of rows, each given the nearest of all others.
 
     **Arguments:**
 
