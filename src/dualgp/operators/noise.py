@@ -7,12 +7,12 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from dualgp._arrays import as_parameter
 from dualgp._checks import as_float_array, check_positive
 from dualgp._random import independent_normals
-from dualgp._types import AnyArray, Indices, Parameter, RandomKey
+from dualgp._types import AnyArray, Parameter, RandomKey
 
 
 class Noise(eqx.Module):
@@ -20,7 +20,7 @@ class Noise(eqx.Module):
 
     variance: Parameter = eqx.field(converter=as_parameter)
 
-    def diagonal(self, index: Indices, dtype: Any) -> Float[AnyArray, "*batch"]:
+    def diagonal(self, index: Int[AnyArray, "*batch"], dtype: Any) -> Float[AnyArray, "*batch"]:
         """The variances of these rows: A[i, i] - K[i, i]. By NumPy where nothing is JAX's.
 
         Rows beyond the last one, with which shards are filled up, have that of the last.
