@@ -32,10 +32,34 @@ def total(model, found):
 
 
 @pytest.mark.parametrize(("name", "n"), [("Matern32", 7), ("sum", 100)])
+def test_blocks_given_all_rows_before_are_the_exact_likelihood(name, n):
+    x, y = data(n)
+    model = dg.GaussianProcess(KERNELS[name], noise=0.2, mean=0.3)
+    value, gradient = total(model, blocks_of(model, x, y, shape=Shape(16, n)))
+    parameters = Parameters(model)
+    exact, slope = exact_likelihood(parameters, parameters.start, as_group(x, y))
+    assert value == pytest.approx(exact, rel=1e-9)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-8)
+
+
+def test_blocks_in_an_order_are_given_rows_of_earlier_groups_alone():
+    x = np.random.default_rng(0).normal(size=(900, 2))
+    cells = cut(x, 10, 10**6, np.random.default_rng(0))
+    order, groups = blocks._in_turn(cells, len(x), np.random.default_rng(1))
+    assert sorted(order) == list(range(900)) and len(groups) == blocks.GROUPS
+    seen = 0
+    for group, known in groups:
+        assert known == seen
+        seen += sum(len(cell) for cell in group)
+        assert all(known <= cell.min() and cell.max() < seen for cell in group)
+    assert {tuple(sorted(order[cell])) for group, _ in groups for cell in group} == {tuple(sorted(c)) for c in cells}
+
+
+@pytest.mark.parametrize(("name", "n"), [("sum", 100)])
 def test_blocks_given_all_other_rows_add_up_to_differences_of_exact_likelihoods(name, n):
     x, y = data(n)
     model = dg.GaussianProcess(KERNELS[name], noise=0.2, mean=0.3)
-    found, parameters = blocks_of(model, x, y, shape=Shape(16, n)), Parameters(model)
+    found, parameters = blocks_of(model, x, y, shape=Shape(16, n, False)), Parameters(model)
     whole = exact_likelihood(parameters, parameters.start, as_group(x, y))
     expected, slope = 0.0, np.zeros_like(parameters.start)
     for rows, there in ((*pair,) for some in found for pair in zip(some.x, some.mask, strict=True)):
@@ -166,6 +190,27 @@ def test_the_kernel_that_made_the_data_is_chosen(name, method):
     assert len(learned.kernels) >= 3 and all(np.isfinite(list(learned.kernels.values())))
 
 
+def test_blocks_are_given_all_other_rows_where_predictions_gain_by_it(monkeypatch):
+    # Stations with a climate of their own, and weather: no stationary kernel with one lengthscale for years is right.
+    rng = np.random.default_rng(0)
+    places, years = rng.uniform(size=(150, 2)), np.arange(24.0)
+    climate = np.sin(9 * places[:, 0]) + np.cos(11 * places[:, 1])
+    weather = np.sin(7 * places @ rng.normal(size=(2, 24)) + rng.uniform(0, 6, 24))
+    x = np.column_stack([np.repeat(places, 24, axis=0), np.tile(years, 150)])
+    y = (climate[:, None] + 0.5 * weather).ravel() + 0.1 * rng.normal(size=len(x))
+    order = rng.permutation(len(x))
+    train, test = order[:3000], order[3000:]
+    start, errors, shapes, find = dg.GaussianProcess(dg.Matern32([0.5, 0.5, 5.0]), 0.1), [], [], vecchia.find_blocks
+    monkeypatch.setattr(vecchia, "find_blocks", lambda *a: shapes.append(a[4]) or find(*a))
+    for margin in (vecchia.ORDER_MARGIN, np.inf):
+        monkeypatch.setattr(vecchia, "ORDER_MARGIN", margin)
+        model = start.learn(x[train], y[train], key=KEY, method=Neighbours(size=32, num_near=64, num_blocks=64))
+        near = model.condition(x[train], y[train], num_far=0, neighbours=64, num_samples=0, key=KEY)
+        errors.append((shapes[-1].is_ordered, dg.metrics.nll(y[test], *near.predict(x[test], noise=True))))
+    (is_ordered, free), (_, ordered) = errors
+    assert not is_ordered and free < ordered - 0.005
+
+
 def test_a_kernel_that_was_given_stays():
     x, y = data(300)
     learned = dg.learn(dg.GaussianProcess(dg.RBF([1.0, 1.0, 1.0]), noise=0.1), x, y, key=KEY)
@@ -180,9 +225,9 @@ def test_more_blocks_are_taken_until_they_do_not_help(monkeypatch):
     monkeypatch.setattr(vecchia, "find_blocks", lambda *a: asked.append(a[3]) or find(*a))
     start, settings = dg.GaussianProcess(dg.Matern32(1.0), noise=0.5), {"size": 8, "num_near": 16, "num_steps": 5}
     for gain, enough, expected in (
-        (10.0, 1000, [24, 96]),
-        (1e-9, 500, [24, 96, 384]),  # 2,000 rows are enough for four parameters
-        (1e-9, 10**6, [24, 96, 384, 1024, 1024]),  # all of them, cut anew once
+        (10.0, 10**6, [24, 96, 96, 384]),
+        (1e-9, 500, [24, 96, 96, 384]),  # 2,000 rows are enough for four parameters
+        (1e-9, 10**6, [24, 96, 96, 384, 1024, 1024]),  # all of them, cut anew once
     ):
         asked.clear()
         monkeypatch.setattr(vecchia, "ROWS_PER_PARAMETER", enough)

@@ -1,9 +1,9 @@
-"""Blocks of a composite likelihood: small neighbourhoods of rows, each with the rows that it is conditioned on.
+"""Blocks of a likelihood: small neighbourhoods of rows, each with the rows that it is conditioned on.
 
-The rows are cut into neighbourhoods by halving, and each is given the nearest of all other rows, as a prediction is.
-Vecchia's likelihood gives it the nearest of the rows that come before it in some order: then it is one factor of a
-joint density, but most blocks see few of the rows, and a model that is not quite right is fitted to distances that no
-prediction meets (benchmarks/orders.py).
+The rows are cut into neighbourhoods by halving. In random order, each is given the nearest of the rows that come before
+it (Vecchia's likelihood): the blocks are the factors of a joint density. Or each is given the nearest of all other
+rows, as a prediction is (a composite likelihood): that knows less about a model that is right, but a model that is not
+quite right is fitted to the distances that predictions meet, and not to those of rows of which most are not there yet.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ MOST_AT_ONCE = 64
 SEARCH_ENTRIES = 1 << 22  # distances at once: 16 MB
 QUERIES_AT_ONCE = 4096  # of a tree, between two looks at the clock
 EACH = 24  # nearest rows of every row of a block, of which it is given the nearest that are not its own
+GROUPS = 16  # of blocks in an order: each is given rows of the groups before
 # Blocks times rows from which a k-d tree is quicker than looking at all rows: 512 blocks of 1.8 million rows with 11
 # inputs take 3 s by it.
 TREE_FROM = 1 << 27
@@ -49,10 +50,11 @@ class Blocks(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How many rows a block has of its own, and how many it is given."""
+    """How many rows a block has of its own and how many it is given: of those before it in an order, or of all."""
 
     own: int
     near: int
+    is_ordered: bool = True
 
 
 @in_wide
@@ -60,10 +62,33 @@ def find_blocks(
     problem: Problem, vector: Vector, rows: Int[np.ndarray, " rows"], num: int, shape: Shape, key: RandomKey
 ) -> list[Blocks]:
     """`num` random blocks of `rows`, or all of them, in batches of equal shape."""
-    coordinates = _coordinates(problem, vector, rows)
-    cells = cut(coordinates, shape.own, num, generator(key), problem.check_time)
-    given = find_given(coordinates, cells, shape.near, len(rows), problem.check_time)
-    return _in_batches(problem, rows, cells, given, shape)
+    rng, coordinates = generator(key), _coordinates(problem, vector, rows)
+    cells = cut(coordinates, shape.own, num, rng, problem.check_time)
+    if not shape.is_ordered:
+        given = find_given(coordinates, cells, shape.near, len(rows), problem.check_time)
+        return _in_batches(problem, rows, cells, given, shape)
+    order, groups = _in_turn(cells, len(rows), rng)
+    coordinates, rows = coordinates[order], rows[order]
+    given = []
+    for group, known in groups:
+        given += find_given(coordinates, group, shape.near, known, problem.check_time)
+    return _in_batches(problem, rows, [cell for group, _ in groups for cell in group], given, shape)
+
+
+def _in_turn(
+    cells: list[np.ndarray], n: int, rng: np.random.Generator
+) -> tuple[Int[np.ndarray, " n"], list[tuple[list[np.ndarray], int]]]:
+    """A random order of the rows in which a block's are in one of GROUPS groups; blocks and rows before, of each."""
+    num = min(GROUPS, len(cells))
+    turn, turns = rng.integers(num, size=n), np.arange(len(cells)) % num
+    cells = [cells[i] for i in rng.permutation(len(cells))]
+    for cell, its in zip(cells, turns, strict=True):
+        turn[cell] = its
+    order = np.argsort(turn, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(n)
+    before = np.searchsorted(turn[order], np.arange(num))
+    return order, [([place[cell] for cell in cells[i::num]], int(before[i])) for i in range(num)]
 
 
 @in_wide
@@ -142,6 +167,8 @@ def find_given(
     In many dimensions the rows nearest to the middle of a cell are near to none of its rows. Where all that are near to
     its rows are its own, those around its middle follow.
     """
+    if known == 0:
+        return [np.zeros(0, int)] * len(cells)
     sizes, others = [len(cell) for cell in cells], coordinates[:known]
     search = _search_by_tree if known * sum(sizes) >= TREE_FROM else _search_all
     middles = np.stack([coordinates[cell].mean(axis=0) for cell in cells])
