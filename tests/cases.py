@@ -16,6 +16,7 @@ D, N, NOISE = 3, 300, 0.1
 SEEDS = (0, 1, 2)
 STATIONARY = (dg.RBF, dg.Matern12, dg.Matern32, dg.Matern52)
 SCALED = (*STATIONARY, dg.RationalQuadratic, dg.Laplace, dg.Periodic)
+NOISES = NOISE * np.exp(np.random.default_rng(7).uniform(-1.5, 1.5, N))  # one for each row
 PER_DIMENSION = [0.7, 1.1, 2.0]
 
 KERNELS = {

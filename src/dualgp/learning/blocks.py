@@ -18,6 +18,7 @@ from dualgp._random import generator
 from dualgp._types import RandomKey
 from dualgp.learning.parameters import Vector
 from dualgp.learning.problem import Problem
+from dualgp.learning.rows import RowNoise
 
 # Rows cubed of blocks evaluated at once, 16 with 192 rows: some 12 ms. The clock is looked at in between.
 BLOCK_OPERATIONS = 16 * 192**3
@@ -34,9 +35,10 @@ class Blocks(NamedTuple):
     """Some blocks of equal shape: first the rows that are given, then the block's own. `mask` says which are there."""
 
     x: Float[np.ndarray, "blocks m d"] | UInt8[np.ndarray, "blocks m d"]
-    y: Float[np.ndarray, "blocks m"]
+    y: Float[np.ndarray, "blocks m k"]
     mask: Bool[np.ndarray, "blocks m"]
     own: int  # rows of a block of its own
+    terms: RowNoise | None = None
 
     @property
     def num_rows(self) -> int:
@@ -98,7 +100,8 @@ def _in_batches(
 
 def _take(problem: Problem, rows: np.ndarray, index: np.ndarray, own: int) -> Blocks:
     mask, chosen = index >= 0, rows[np.maximum(index, 0)]
-    return Blocks(problem.x[chosen], problem.y[chosen].astype(np.float64), mask, own)
+    terms = None if problem.terms is None else problem.terms.take(chosen, mask)
+    return Blocks(problem.x[chosen], problem.y[chosen], mask, own, terms)
 
 
 def cut(

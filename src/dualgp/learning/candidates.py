@@ -49,9 +49,9 @@ def pick(values: dict[str, float]) -> Choice:
 def default_model(x: AnyArray, y: AnyArray) -> GaussianProcess:
     """Matern-3/2 with a lengthscale for each column, on the scale of the data."""
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    scales, variance = x.std(axis=0), float(np.var(y)) or 1.0
+    scales, variance = x.std(axis=0), float(np.mean(np.var(y, axis=0))) or 1.0
     scales = np.where(scales > 0, scales, 1.0) * np.sqrt(x.shape[1])
-    return GaussianProcess(Matern32(scales, variance), 0.1 * variance, y.mean())
+    return GaussianProcess(Matern32(scales, variance), 0.1 * variance, y.mean(axis=0))
 
 
 def with_rivals(problem: Problem, priors: Priors, fixed: Sequence[str]) -> Problem:
@@ -66,7 +66,7 @@ def with_rivals(problem: Problem, priors: Priors, fixed: Sequence[str]) -> Probl
         known: Any = model.kernel
         stretch = 1.0 if "lengthscale" in fixed else STRETCH[kind] / STRETCH[type(own)]
         other = replace(model, kernel=kind(known.lengthscale * stretch, known.variance, widths=known.widths))
-        made = make_problem(other, problem.x, problem.y, priors, fixed)
+        made = make_problem(other, problem.rows, priors, fixed, problem.noise_unit)
         return replace(
             problem,
             parameters=made.parameters,

@@ -54,7 +54,13 @@ class Penalty(NamedTuple):
         return 0.5 * float(z @ z), z / self.spread
 
 
-def penalty(parameters: Parameters, priors: Priors, x_scale: Float[np.ndarray, " d"], y_variance: float) -> Penalty:
+def penalty(
+    parameters: Parameters,
+    priors: Priors,
+    x_scale: Float[np.ndarray, " d"],
+    y_variance: float,
+    noise_unit: float = 1.0,
+) -> Penalty:
     """The priors of the free parameters; a parameter without one gets a flat one (infinite spread)."""
     names = parameters.names
     known = {name.partition("[")[0].rsplit(".")[-1] for name in entry_names(parameters.template)} | set(DEFAULT_PRIORS)
@@ -73,7 +79,7 @@ def penalty(parameters: Parameters, priors: Priors, x_scale: Float[np.ndarray, "
         if belief is None:
             continue
         seen, is_length = scales_seen(parameters.template, whole, x_scale), kind.endswith(("lengthscale", "period"))
-        unit = 1.0 if kind == "power" else y_variance
+        unit = {"power": 1.0, "noise": y_variance / noise_unit}.get(kind, y_variance)
         if is_length:
             unit = float(seen[int(place[:-1])] if place else np.median(seen))
         centre[i] = math.log(belief.median * unit) + (0.5 * math.log(len(seen)) if belief.root_d else 0.0)

@@ -26,7 +26,6 @@ from dualgp.learning.method import Method, Outcome, Stage
 from dualgp.learning.optimise import Search
 from dualgp.learning.parameters import Vector
 from dualgp.learning.problem import Problem
-from dualgp.operators.merging import row_keys
 
 Rows = Int[np.ndarray, " _"]
 
@@ -65,8 +64,7 @@ class Neighbours(Method):
     def run(self, problem: Problem, key: RandomKey) -> Outcome:
         best = Best(problem, problem.parameters.start)
         with one_blas_thread(self.size), Stage() as stage:
-            # A copy of a record is not a second measurement of it: it would say that there is no noise.
-            rows = generator(subkey(key, "aside")).permutation(first_of_each(problem.x, problem.y))
+            rows = generator(subkey(key, "aside")).permutation(problem.n)
             aside, others = np.split(rows, [min(ASIDE, len(rows) // ASIDE_SHARE)])
             self._choose_start(best, others, subkey(key, "starts"))
             self._choose_kernel(best, others, aside, subkey(key, "kernels"))
@@ -154,11 +152,6 @@ def best_stretch(search: Search) -> Vector:
     for vector in search.best + factors:
         search.evaluate(vector)
     return search.best
-
-
-def first_of_each(x: np.ndarray, y: np.ndarray) -> Int[np.ndarray, " unique"]:
-    """The first of the rows that are equal in x and y, told by a 64-bit sum: sorting whole rows takes minutes."""
-    return np.unique(row_keys([*x.T, y]), return_index=True)[1]
 
 
 def nearer_the_data(search: Search) -> Vector:
