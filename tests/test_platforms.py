@@ -70,7 +70,7 @@ def gradient_of_learning():
 
     def gradient(x, v):
         start = jnp.asarray(parameters.start)
-        return _kernel_gradient.__wrapped__(parameters, start, x, v, _shares(v[0]), jnp.asarray([0, 0]), True)
+        return _kernel_gradient.__wrapped__(parameters, start, x, v, _shares(v[0], 1), jnp.asarray([0, 0]), True)
 
     return gradient, (x, v)
 

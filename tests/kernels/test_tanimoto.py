@@ -8,7 +8,8 @@ from dualgp._arrays import wide
 from dualgp.kernels.counts import as_lists, sums_of_minima
 from dualgp.learning import DEFAULT_PRIORS
 from dualgp.learning.problem import make_problem
-from dualgp.learning.vecchia import first_of_each
+from dualgp.learning.rows import as_rows
+from dualgp.operators.merging import merge_rows
 
 KEY = jax.random.key(0)
 
@@ -178,7 +179,7 @@ def test_the_prior_of_a_lengthscale_is_about_the_columns_that_its_kernel_sees():
     x, y = scores(60)
     mixed = np.column_stack([x, 1e3 * np.random.default_rng(0).normal(size=60)])
     model = dg.GaussianProcess(dg.On(dg.Tanimoto(), 0, 40) * dg.On(dg.RBF(), 40), 0.1)
-    problem = make_problem(model, mixed, y, DEFAULT_PRIORS)
+    problem = make_problem(model, as_rows(mixed, y, None, "added"), DEFAULT_PRIORS)
     place = problem.parameters.names.index("kernel.right.kernel.lengthscale")
     expected = np.log(DEFAULT_PRIORS["lengthscale"].median * mixed[:, 40].std())
     assert problem.penalty.centre[place] == pytest.approx(expected)
@@ -188,7 +189,9 @@ def test_equal_rows_are_found_whatever_their_type():
     x = np.array([[0, 1], [2, 0], [0, 1], [0, 1], [2, 0]], np.uint8)
     y = np.array([1.0, 2.0, 1.0, 3.0, 2.0])
     for dtype in (np.uint8, np.float32, np.float64):
-        assert sorted(first_of_each(x.astype(dtype), y)) == [0, 1, 3]
+        found = merge_rows(x.astype(dtype), y)
+        assert found.group.tolist() == [0, 1, 0, 0, 1] and found.repeats.tolist() == [2, 1]
+        np.testing.assert_allclose((found.y, found.spread), ([5 / 3, 2.0], [8 / 3, 0.0]))
 
 
 def test_many_small_sets_have_the_values_of_each():

@@ -19,6 +19,7 @@ from dualgp.learning.likelihood import as_group, likelihood_and_gradient
 from dualgp.learning.parameters import Parameters
 from dualgp.learning.pathwise import pathwise_gradient
 from dualgp.learning.problem import LastSolve, make_problem
+from dualgp.learning.rows import as_rows
 from dualgp.operators import policy
 from dualgp.solvers.stopping import Deadline
 
@@ -78,7 +79,9 @@ def test_all_rows_climb_to_the_likelihood_of_the_truth_and_know_how_far_they_cam
     made = prior_draw(true, 2000, d=2, key=jax.random.key(1))
     start = dg.GaussianProcess(dg.Matern32([1.0, 1.0]), noise=0.3)
     steps = []
-    problem = make_problem(start, made.x, made.y, None, last_solve=LastSolve(num_samples=8), report=steps.append)
+    problem = make_problem(
+        start, as_rows(made.x, made.y, None, "added"), None, last_solve=LastSolve(num_samples=8), report=steps.append
+    )
     outcome = FullData(gain=1e-3, num_samples=32).run(problem, KEY)
     posterior = outcome.posterior
     before, after, best = (
@@ -468,7 +471,8 @@ def test_what_cannot_be_learned_from_is_said():
     with pytest.raises(TypeError):  # the annotations are checked first in tests
         dg.learn(dg.RBF(1.0), x, y)
     with pytest.raises(
-        ValueError, match=r"no parameter 'noize' for a prior. Use lengthscale, noise, period, power, scale, variance"
+        ValueError,
+        match=r"no parameter 'noize' for a prior. Use lengthscale, noise, period, power, rough, scale, stretch",
     ):
         start.learn(x, y, priors={"noize": dg.learning.LogNormal(0.1, 1.0)})
     with pytest.raises(ValueError, match=r"must be a LogNormal"):

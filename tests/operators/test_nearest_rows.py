@@ -8,6 +8,7 @@ import dualgp as dg
 from cases import KERNELS, NOISE, points
 from dualgp.operators import policy
 from dualgp.operators.nearest import NearestRows, neighbour_weights
+from dualgp.operators.noise import Noise
 
 N, M = 150, 12
 
@@ -37,7 +38,7 @@ def test_weights_of_neighbours_are_those_of_a_dense_solve(name):
     search = NearestRows(kernel, x)
     near = search.query(new, 20)
     assert near.shape == (M, 20) and all(len(set(row)) == 20 for row in near.tolist())
-    weights, variance = neighbour_weights(search, NOISE, new, near)
+    weights, variance = neighbour_weights(search, Noise(NOISE), new, near)
     for i in range(M):
         expected, remaining = solve_densely(kernel, x, new[i], near[i])
         np.testing.assert_allclose(weights[i], expected, atol=1e-8)
@@ -64,9 +65,9 @@ def test_batches_make_no_difference(monkeypatch):
     kernel, (x, new) = KERNELS["Matern32"], inputs("Matern32")
     search = NearestRows(kernel, x)
     near = search.query(new, 8)
-    at_once = neighbour_weights(search, NOISE, new, near)
+    at_once = neighbour_weights(search, Noise(NOISE), new, near)
     monkeypatch.setattr(policy, "NEAR_ENTRIES", 5 * 8**2)
-    for whole, parts in zip(at_once, neighbour_weights(search, NOISE, new, near), strict=True):
+    for whole, parts in zip(at_once, neighbour_weights(search, Noise(NOISE), new, near), strict=True):
         np.testing.assert_allclose(parts, whole, rtol=1e-12)
 
 
@@ -79,7 +80,7 @@ def test_equal_rows_without_noise_give_numbers():
     x, new = np.zeros((40, 2)), np.array([[0.0, 0.0], [1e6, 0.0]])
     kernel = dg.Matern32(1.0, 2.0)
     search = NearestRows(kernel, x)
-    weights, variance = neighbour_weights(search, 0.0, new, search.query(new, 30))
+    weights, variance = neighbour_weights(search, Noise(0.0), new, search.query(new, 30))
     assert np.isfinite(weights).all()
     np.testing.assert_allclose(weights[0].sum(), 1.0, atol=1e-6)
     np.testing.assert_allclose(variance, [0.0, 2.0], atol=1e-6)
@@ -88,7 +89,7 @@ def test_equal_rows_without_noise_give_numbers():
 def test_no_points_have_no_neighbours():
     search = NearestRows(dg.RBF(), np.zeros((3, 2)))
     near = search.query(np.zeros((0, 2)), 2)
-    weights, variance = neighbour_weights(search, NOISE, np.zeros((0, 2)), near)
+    weights, variance = neighbour_weights(search, Noise(NOISE), np.zeros((0, 2)), near)
     assert near.shape == weights.shape == (0, 2) and variance.shape == (0,)
 
 

@@ -23,7 +23,13 @@ def problem(name, n=N, m=40):
 def stopped(name, passes, neighbours=20, num_samples=8, **more):
     kernel, x, y, _ = problem(name)
     model, solver = dg.GaussianProcess(kernel, NOISE), dg.BlockDescent(block_size=40, tol=0.0)
-    settings = {"num_samples": num_samples, "num_features": 512, "key": KEY, "max_passes": passes} | more
+    settings = {
+        "num_samples": num_samples,
+        "num_features": 512,
+        "key": KEY,
+        "max_passes": passes,
+        "merge": False,
+    } | more
     return model.condition(x, y, solver=solver, neighbours=neighbours, **settings)
 
 
@@ -62,7 +68,9 @@ def test_mean_and_functions_are_far_field_plus_near_field(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_without_far_weights_it_is_the_gp_of_the_nearest_rows(name):
     kernel, x, y, x_new = problem(name)
-    post = dg.GaussianProcess(kernel, NOISE).condition(x, y, num_far=0, neighbours=20, num_samples=0, key=KEY)
+    post = dg.GaussianProcess(kernel, NOISE).condition(
+        x, y, num_far=0, neighbours=20, num_samples=0, key=KEY, merge=False
+    )
     mean, std = post.predict(x_new)
     for i in range(0, len(x_new), 5):
         values, variance = by_hand(kernel, x, y[:, None], np.zeros((N, 1)), x_new[i], 20)
@@ -167,7 +175,9 @@ def test_other_solvers_have_residuals_of_all_rows(solver):
 
 def test_leaving_one_out_with_few_weights_is_leaving_the_row_out_of_both_fields():
     kernel, x, y, _ = problem("Matern32")
-    post = dg.GaussianProcess(kernel, NOISE).condition(x, y, num_far=0, neighbours=20, num_samples=0, key=KEY)
+    post = dg.GaussianProcess(kernel, NOISE).condition(
+        x, y, num_far=0, neighbours=20, num_samples=0, key=KEY, merge=False
+    )
     mean, std = post.leave_one_out()
     others = np.arange(1, N)
     expected, variance = by_hand(kernel, x[others], y[others, None], np.zeros((N - 1, 1)), x[0], 20)

@@ -55,8 +55,8 @@ def test_float32_that_cannot_go_further_says_so_and_returns_its_best():
     solution = dg.solve(
         dg.KernelOperator(dg.RBF(1.0), x, 1e-6), y, dg.CG(tol=1e-7, max_iterations=600), key=jax.random.key(0)
     )
-    assert solution.result is dg.Result.DIVERGED
-    assert "too ill-conditioned for float32" in solution.message
+    sentences = {dg.Result.DIVERGED: "too ill-conditioned for float32", dg.Result.STALLED: "float32 goes no further"}
+    assert sentences[solution.result] in solution.message
     assert relative(y - matrix @ solution.weights.astype(np.float64), y) < 0.1
 
 

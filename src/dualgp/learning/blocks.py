@@ -167,7 +167,7 @@ def find_given(
     In many dimensions the rows nearest to the middle of a cell are near to none of its rows. Where all that are near to
     its rows are its own, those around its middle follow.
     """
-    if known == 0:
+    if known == 0 or not cells:
         return [np.zeros(0, int)] * len(cells)
     sizes, others = [len(cell) for cell in cells], coordinates[:known]
     search = _search_by_tree if known * sum(sizes) >= TREE_FROM else _search_all

@@ -130,8 +130,7 @@ def make_problem(
     **settings: Any,
 ) -> Problem:
     """The problem of learning `model` from data; `settings` are further fields of `Problem`."""
-    y_variance = float(np.mean(np.var(rows.y, axis=0)))
-    x_scale, n = _input_scales(rows.x), len(rows.y)
+    y_variance, x_scale, n = rows.y_variance, _input_scales(rows.x), len(rows.y)
     parameters = Parameters(model, fixed, scale=math.sqrt(y_variance))
     believe = partial(penalty, parameters, x_scale=x_scale, y_variance=y_variance, noise_unit=noise_unit)
     sizes = believe(DEFAULT_PRIORS)

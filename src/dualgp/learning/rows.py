@@ -70,6 +70,16 @@ class Rows(NamedTuple):
         """By how much the noise of a row is multiplied, as a geometric mean."""
         return 1.0 if self.terms is None else float(np.exp(np.mean(np.log(np.asarray(self.terms.scale)))))
 
+    @property
+    def y_variance(self) -> float:
+        """The variance of the targets as they were given, on average over outputs; rows count by their precision."""
+        if self.terms is None:
+            return float(np.mean(np.var(self.y, axis=0)))
+        weights = 1.0 / np.asarray(self.terms.scale)
+        within = float(np.sum(self.terms.spread)) / self.y.shape[1]
+        between = np.mean((self.y - np.average(self.y, axis=0, weights=weights)) ** 2, axis=1)
+        return float((np.sum(weights * between) + within) / weights.sum())
+
     def variances(self, noise: Any) -> Float[np.ndarray, " n"] | None:
         """The variance of each row, if it is not the model's."""
         return None if self.terms is None else np.asarray(self.terms.variance(np.asarray(noise, np.float64)))

@@ -185,7 +185,8 @@ def nearer_the_data(search: Search) -> Vector:
 
 def score(problem: Problem, vector: Vector, asked: list[Blocks], otherwise: float) -> float:
     """The log density of predictions, in nats a row; where no rows were kept aside, a value known otherwise."""
-    if not asked:
+    num_rows = sum(some.num_rows for some in asked)
+    if not num_rows:
         return otherwise
     total = 0.0
     try:
@@ -194,4 +195,4 @@ def score(problem: Problem, vector: Vector, asked: list[Blocks], otherwise: floa
             total += likelihood(problem.parameters, vector, some)
     except NotDefinite:
         return -math.inf
-    return total / sum(some.num_rows for some in asked)
+    return total / num_rows
