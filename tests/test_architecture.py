@@ -107,6 +107,13 @@ def test_module_leaves_the_jax_configuration_alone(module):
     assert not any(name.startswith("jax.config") for name in attributes | imports(tree))
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_module_uses_nothing_that_jax_does_not_promise(module):
+    tree = ast.parse(MODULES[module].read_text())
+    attributes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not [name for name in attributes | imports(tree) if name.startswith(("jax._", "jaxlib._"))]
+
+
 def test_importing_the_package_leaves_x64_off_and_heavy_packages_alone():
     code = (
         "import sys, jax, dualgp; assert not jax.config.jax_enable_x64; "
