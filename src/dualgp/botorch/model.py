@@ -52,8 +52,8 @@ class DualGPModel(Model):
             raise ValueError(NO_SAMPLES)
         if fitted.num_outputs > 1:
             raise ValueError(
-                f"The posterior has {fitted.num_outputs} outputs. Make a model of each, DualGPModel(post.output(0)), and "
-                "botorch.models.ModelList of them."
+                f"The posterior has {fitted.num_outputs} outputs. Make a model of each, DualGPModel(post.output(0)) "
+                "and so on, and a botorch.models.ModelList of them."
             )
         self.fitted = fitted
         self.kernel, self.mean, self.noise = fitted.model.kernel, float(fitted.model.mean), float(fitted.model.noise)
@@ -95,8 +95,8 @@ class DualGPModel(Model):
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> DualGPModel:
         """The model given (n', d) points and (n', 1) values as well, solved from where this one ended.
 
-        `noise`: their variances (n', 1), by default the model's. One set of observations: no batches of fantasies, which
-        would be a solve each.
+        `noise`: their variances (n', 1), by default the model's. One set of observations: no batches of fantasies,
+        which would be a solve each.
         """
         noise = kwargs.pop("noise", None)
         if kwargs or X.ndim != 2 or Y.shape != (X.shape[0], 1):

@@ -173,6 +173,13 @@ def numbers_of(table: pyarrow.Table, name: str) -> np.ndarray:
     return as_numbers(column_of(table, name), name)
 
 
+def targets_of(table: pyarrow.Table, target: str | Sequence[str]) -> np.ndarray:
+    """The target (n,), or several as (n, k)."""
+    if isinstance(target, str):
+        return numbers_of(table, target)
+    return np.stack([numbers_of(table, name) for name in target], axis=1)
+
+
 def text_of(table: pyarrow.Table, name: str) -> list[str]:
     """A column as text, empty where it is missing."""
     values = column_of(table, name)

@@ -22,12 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dualgp._arrays import in_wide
 from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points, check_size
 from dualgp._files import check_file, hold
-from dualgp._random import generator, subkey, subkeys
+from dualgp._random import subkey, subkeys
 from dualgp._types import RandomKey
-from dualgp.decisions.maxima import Search, check_bounds, climb_all, spread_of
+from dualgp.decisions.maxima import Search, check_bounds, climb_all
+from dualgp.decisions.points import distinct, spread_evenly, without
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Matern52
 from dualgp.learning import Exact, Neighbours, learn
@@ -36,8 +36,6 @@ from dualgp.operators.noise import check_noises
 from dualgp.posterior import Posterior
 from dualgp.solvers import Solver
 
-SAME = 1e-6  # of the box: points as near as this are the same experiment
-ROUNDED = 5e-6  # of the numbers' size: six digits of them
 START_LENGTHSCALE = 0.5  # of the box, times sqrt(d): where learning starts without a model
 START_NOISE = 1e-2  # of the variance of y
 
@@ -145,8 +143,8 @@ class ThompsonSampler:
         state, key = self.state, self._key
         with _shown(self.progress) as report:
             if len(state.y) < max(self.num_initial, 2):
-                x = _spread_evenly(state.bounds, num, key)
-                x = _distinct(x[:, None], state, key)
+                x = spread_evenly(state.bounds, num, key)
+                x = distinct(x[:, None], state, key)
             else:
                 state, model = self._with_model(state, key, report)
                 x, state = self._propose(state, model, num, key, report)
@@ -177,8 +175,8 @@ class ThompsonSampler:
             state,
             x=np.concatenate([state.x, points[~failed]]),
             y=np.concatenate([state.y, values[~failed]]),
-            pending=_without(state.pending, points, state.bounds),
-            failed=np.concatenate([_without(state.failed, points, state.bounds), points[failed]]),
+            pending=without(state.pending, points, state.bounds),
+            failed=np.concatenate([without(state.failed, points, state.bounds), points[failed]]),
             noise=told if told.any() else None,
         )
         if self.path is not None:
@@ -211,8 +209,8 @@ class ThompsonSampler:
             return self.best
         state, model = self._with_model(self.state, self._key, lambda words: None)
         x, y = state.x, self._sign * state.y
-        run = {"noise": state.variances(model), "solver": self.solver, "key": self._key}
-        mean = model.condition(x, y, num_samples=0, **run).mean(x)
+        noise, key = state.variances(model), self._key
+        mean = model.condition(x, y, noise=noise, solver=self.solver, num_samples=0, key=key).mean(x)
         index = np.argmax(mean)
         return Best(x[index], float(self._sign * mean[index]))
 
@@ -254,67 +252,13 @@ class ThompsonSampler:
         paths = posterior.samples[:num]
         x, _ = climb_all(paths, state.bounds, key=search_key, search=self.search, near=(state.x, y), progress=report)
         state = replace(state, posterior=None if self.redraw else posterior)
-        return _distinct(x, state, move_key), state
+        return distinct(x, state, move_key), state
 
 
 def _first_model(bounds: np.ndarray, y: np.ndarray) -> GaussianProcess:
     width, variance = bounds[:, 1] - bounds[:, 0], float(np.var(y)) or 1.0
     kernel = Matern52(START_LENGTHSCALE * np.sqrt(len(width)) * width, variance)
     return GaussianProcess(kernel, np.asarray(START_NOISE * variance), np.mean(y))
-
-
-def _spread_evenly(bounds: np.ndarray, num: int, key: RandomKey) -> Float[np.ndarray, "num d"]:
-    from scipy.stats import qmc
-
-    sobol = qmc.Sobol(len(bounds), rng=generator(key))
-    unit = sobol.random_base2(max(0, (num - 1).bit_length()))[:num]  # whole powers of two are balanced
-    return bounds[:, 0] + unit * (bounds[:, 1] - bounds[:, 0])
-
-
-def _distinct(x: Float[np.ndarray, "num choices d"], state: ThompsonState, key: RandomKey) -> np.ndarray:
-    """One choice for each row, the first that is not taken; where all are, a point near the first one."""
-    from scipy.spatial import cKDTree
-
-    rng, lower = generator(key), state.bounds[:, 0]
-    width = state.bounds[:, 1] - lower
-    reach = np.full(len(width), 0.1) if state.model is None else _reach(state.model, state.bounds)
-    before = cKDTree((np.concatenate([state.pending, state.failed]) - lower) / width)
-    chosen: list[np.ndarray] = []
-    taken: set[tuple[int, ...]] = set()
-    for choices in (x - lower) / width:
-        for point in _choices(choices, reach, rng):
-            cell = tuple(np.round(point / (10 * SAME)).astype(int))
-            if cell not in taken and before.query(point)[0] > SAME:  # infinitely far if there is none
-                break
-        taken.add(cell)
-        chosen.append(point)
-    return np.clip(lower + np.array(chosen) * width, lower, state.bounds[:, 1])
-
-
-def _choices(choices: np.ndarray, reach: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """First those given, then points near the first one, on the near side of the box's walls."""
-    yield from choices
-    while True:
-        point = np.abs(choices[0] + reach * rng.standard_normal(len(reach)))
-        yield np.clip(np.minimum(point, 2.0 - point), 0.0, 1.0)
-
-
-@in_wide
-def _reach(model: GaussianProcess, bounds: np.ndarray) -> Float[np.ndarray, " d"]:
-    """A tenth of the distance over which functions vary, as a share of the box."""
-    return 0.1 * spread_of(model.kernel, bounds) / (bounds[:, 1] - bounds[:, 0])
-
-
-def _without(pending: np.ndarray, told: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """The pending points less those that were told, each told point taking away one. Told points may be rounded."""
-    from scipy.spatial import cKDTree
-
-    if not len(pending) or not len(told):
-        return pending
-    # Six digits of a number near 300 are worth less than six digits of the width of a box from 290 to 310.
-    unit = np.maximum(bounds[:, 1] - bounds[:, 0], np.abs(bounds).max(axis=1))
-    distance, index = cKDTree(pending / unit).query(told / unit)
-    return np.delete(pending, np.unique(index[distance <= ROUNDED * np.sqrt(len(unit))]), axis=0)
 
 
 def _resumed(path: Path, fresh: ThompsonState, is_fixed: bool) -> ThompsonState:

@@ -31,7 +31,7 @@ class ExactPosterior(Posterior):
     def is_exact(self) -> bool:
         return True
 
-    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, m * k], Float[AnyArray, " m"]]:
+    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         if is_traced(x):
             more = " The exact one, from the Cholesky factor, is for calls outside jax.jit, jax.grad and jax.vmap."
             return with_noise(self, *moments(self, x, more), noise)
@@ -56,6 +56,11 @@ class ExactPosterior(Posterior):
         root, _ = lapack.dtrtri(np.asarray(self.solution.factor), lower=1)
         inverse_q = 1.0 / np.einsum("ij,ij->j", np.tril(root), np.tril(root))
         return np.asarray(self.model.mean) + targets - weights * inverse_q[:, None], inverse_q
+
+    def _scores(self) -> Float[np.ndarray, "rows k"]:
+        mean, variance = self._leave_rows_out()
+        errors = np.asarray(self.model.mean) + self._host_targets - mean
+        return (errors / np.sqrt(variance)[:, None])[self._single_rows()]
 
     @in_wide
     def _variance(self, x: Any) -> Float[np.ndarray, " m"]:

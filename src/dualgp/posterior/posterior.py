@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,10 +25,12 @@ from dualgp.operators.merging import GivenRows
 from dualgp.operators.nearest import NearestRows
 from dualgp.operators.noise import Noise
 from dualgp.posterior.bounds import error_bound
+from dualgp.posterior.calibration import Calibration
 from dualgp.posterior.near import NearField
 from dualgp.posterior.paths import SamplePaths
 from dualgp.posterior.predictor import Predictor
 from dualgp.posterior.prior import PriorPaths, draw_targets
+from dualgp.posterior.quantiles import Quantiles
 from dualgp.posterior.sentences import report_noise, report_size, report_solution
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class AllRows(eqx.Module):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior(ABC):
+class Posterior(Quantiles):
     """A Gaussian process conditioned on data. Made by `GaussianProcess.condition`.
 
     `far` is k(x, G) @ weights, as the operator made it, for the rows G that have weights: all, unless `all_rows` says
@@ -57,7 +59,8 @@ class Posterior(ABC):
     none. `dtype`: in which the inputs were solved for (an exact posterior predicts in float64 whatever that was).
     `draw_key`: randomness of the samples' epsilon. Where no row has a weight, `targets` has the means' columns alone,
     and functions are drawn at the data when they are first asked for. `noise`: the variances of the rows; None for the
-    model's. `given`: the rows as they were given, where those with equal inputs were merged.
+    model's. `given`: the rows as they were given, where those with equal inputs were merged. `scored`: the
+    calibration, where it is known.
     """
 
     model: GaussianProcess
@@ -72,13 +75,14 @@ class Posterior(ABC):
     draw_key: AnyArray | None = None
     noise: Noise | None = None
     given: GivenRows | None = None
+    scored: Calibration | None = None
 
     @abstractmethod
-    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, m * k], Float[AnyArray, " m"]]:
+    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         """Mean and standard deviation together, in one pass over the data; see `std`."""
 
     @abstractmethod
-    def covariance(self, x: Any, *, noise: bool = False) -> Float[np.ndarray, "m m"]:
+    def covariance(self, x: Any, *, noise: Any = False) -> Float[np.ndarray, "m m"]:
         """The joint posterior covariance at (m, d) points, of the function or of new observations: m^2 numbers."""
 
     @property
@@ -95,17 +99,18 @@ class Posterior(ABC):
     def _leave_rows_out(self) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
         """Means of each row of `x` given all others, and variances of these predictions, the row's noise included."""
 
-    def leave_one_out(self) -> tuple[Float[np.ndarray, n * k], Float[np.ndarray, " n"]]:
+    def leave_one_out(self, *, groups: bool = False) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
         """Mean and standard deviation of each observation given all others: a check that needs no held-out data.
 
-        With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Rows with equal inputs leave together.
+        With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Rows with equal inputs leave together. With `groups` they
+        are one row, that of `x`, whose observation is their mean.
 
         To compare models::
 
             before, after = (dg.metrics.nll(y, *model.condition(x, y, key=key).leave_one_out()) for model in models)
         """
         mean, variance = self._leave_rows_out()
-        if self.given is not None:
+        if self.given is not None and not groups:
             place, rows = np.asarray(self.given.place), np.arange(self.layout.n)
             own = np.asarray(self.row_noise.diagonal(rows, np.float64))
             noise = np.asarray(self.given.noise.diagonal(np.arange(len(place)), np.float64))
@@ -211,7 +216,7 @@ class Posterior(ABC):
         # A float64 array of JAX's is not safe where 64-bit types are off; one of NumPy's may be passed to `jax.jit`.
         return _as_numpy(paths, np.float64) if isinstance(self.layout, Local) else paths
 
-    def mean(self, x: Any) -> Float[AnyArray, m * k]:
+    def mean(self, x: Any) -> Float[AnyArray, "m ..."]:
         """The posterior mean at (m, d) points: (m,), or (m, k) for several outputs."""
         return self.mean_predictor.mean(x)
 
@@ -251,7 +256,7 @@ class Posterior(ABC):
         model = dataclasses.replace(self.model, mean=mean)
         return dataclasses.replace(self, model=model, far=far, solution=solution, **changes)
 
-    def log_prob(self, x: Any, y: Any, *, noise: Any = True) -> Float[AnyArray, m * k]:
+    def log_prob(self, x: Any, y: Any, *, noise: Any = True) -> Float[AnyArray, "m ..."]:
         """log N(y; mean(x), std(x)^2 + noise) for each point, and each output."""
         mean, std = self.predict(x, noise=noise)
         y = check_outputs(y, mean.shape[0])
