@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One XLA thread pool per test worker: two workers on two cores are faster than one with both.
 WORKERS ?= 2
 
-.PHONY: demo test test-all attack check docs figures outputs pictures dist bench bench-botorch reproduce reproduce-full reproduced clean
+.PHONY: demo test test-all attack soak check docs figures outputs pictures dist bench bench-botorch reproduce reproduce-full reproduced clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -31,6 +31,11 @@ test-all: .venv-all/ready
 # Odd input, damaged files, kills, two writers, promises: half an hour, fixed seeds, one table. Fails if anything is wrong.
 attack: .venv/ready
 	$(BIN)/python tests/attack
+
+# A long session in one process: memory, open files and maps stay level. SECONDS=7200 for two hours.
+SECONDS ?= 1200
+soak: .venv/ready
+	$(BIN)/python tests/attack/soak.py --seconds $(SECONDS)
 
 docs: .venv/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build

@@ -44,7 +44,7 @@ OPEN = {
     ("decisions.thompson", "io"): "a sampler saves itself, and io knows every class that a file may hold",
 }
 NOT_CORE = ("columns", "table", "botorch")
-MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 10_100, 350, 40
+MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 10_200, 350, 40
 
 
 def is_in(module: str, package: str) -> bool:
@@ -105,6 +105,13 @@ def test_module_leaves_the_jax_configuration_alone(module):
     tree = ast.parse(MODULES[module].read_text())
     attributes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert not any(name.startswith("jax.config") for name in attributes | imports(tree))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_uses_nothing_that_jax_does_not_promise(module):
+    tree = ast.parse(MODULES[module].read_text())
+    attributes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not [name for name in attributes | imports(tree) if name.startswith(("jax._", "jaxlib._"))]
 
 
 def test_importing_the_package_leaves_x64_off_and_heavy_packages_alone():

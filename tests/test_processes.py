@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 FORKED = """
@@ -38,6 +39,33 @@ def test_a_fork_before_the_first_fit_works_and_one_after_it_is_told_so(when):
         assert len(lines) == 3 and all("refused: This process was forked" in line for line in lines[:2])
 
 
+THREADS = """
+import sys, threading, numpy as np, dualgp as dg
+rng = np.random.default_rng(0)
+problems = [(rng.normal(size=(n, 2)), solver) for n in (60, 90) for solver in ("auto", dg.BlockDescent(block_size=30))]
+
+def work(x, solver):
+    fitted = dg.GPRegressor(dg.Matern32(1.0), noise=0.01, learn=False, solver=solver, n_samples=3, random_state=0)
+    fitted.fit(x, x[:, 0]).update(x[:5] + 0.1, x[:5, 1])
+    return np.stack([*fitted.predict(x, return_std=True), *fitted.sample_functions()(x)])
+
+alone = [work(*problem) for problem in problems]
+found = [None] * 12
+def run(place):
+    found[place] = work(*problems[place % len(problems)])
+threads = [threading.Thread(target=run, args=(place,)) for place in range(len(found))]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(max(abs(one - alone[place % len(problems)]).max() for place, one in enumerate(found)))
+"""
+
+
+def test_threads_that_fit_at_the_same_time_get_what_each_would_get_alone():
+    # To rounding: OpenBLAS's threads are shared, and sums in another order end in other bits.
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and float(done.stdout) < 1e-4, done
+
+
 INTERRUPTED = """
 import sys, numpy as np, dualgp as dg
 rng = np.random.default_rng(0)
@@ -53,7 +81,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("seconds", [0.5, 6.0])
+@pytest.mark.parametrize("seconds", np.random.default_rng(0).uniform(0.0, 12.0, 4).round(2))
 def test_ctrl_c_in_python_ends_a_fit_with_the_best_so_far_or_the_interrupt(seconds):
     process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True)
     try:

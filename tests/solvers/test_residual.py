@@ -70,6 +70,29 @@ def test_rounding_never_hides_a_residual_above_the_upper_limit(solver, kernel, n
         assert true_residual(kernel, x, noise, y, solution.weights) <= solution.residual_upper[0]
 
 
+@pytest.mark.parametrize("kernel", [dg.Matern12(0.14, 5.0), dg.Matern52(0.14, 5.0), dg.RBF(0.14, 5.0)], ids=type)
+@pytest.mark.parametrize("size", [1.0, 10.0, 50.0])
+def test_coordinates_of_a_thousand_lengthscales_do_not_hide_a_residual_either(size, kernel):
+    # They are rounded by a hundred times as much as an entry of K, where rows are near each other.
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x = size * rng.normal(size=(300, 1))
+        x[150:] = x[:150] + 1e-3 * rng.normal(size=(150, 1))
+        x, y = x.astype(np.float32), np.sin(x[:, 0]) + 0.3 * rng.normal(size=300)
+        solution = dg.solve(
+            dg.KernelOperator(kernel, x, 0.006), y, dg.BlockDescent(block_size=64), key=jax.random.key(0)
+        )
+        found = true_residual(kernel, x, 0.006, y, solution.weights)
+        assert found <= solution.residual_upper[0] < solution.residual[0] + 1e-2
+
+
+def test_ordinary_coordinates_do_not_stretch_the_limit():
+    x, _ = data(400)
+    assert dg.KernelOperator(dg.Matern32(1.0), x, 0.1).stretch() < 1.0
+    assert dg.KernelOperator(dg.Matern32(1.0), 100.0 * x[:, :1], 0.1).stretch() > 1.0
+    assert dg.KernelOperator(dg.Tanimoto(), np.ones((5, 3), np.uint8), 0.1).stretch() == 0.0
+
+
 @pytest.mark.parametrize("draw", ["normal", "laplace"])
 def test_a_run_that_is_checked_until_it_passes_is_above_its_limit_in_at_most_one_of_twenty(draw, monkeypatch):
     monkeypatch.setattr(residual, "FRESH_ROWS", 100)

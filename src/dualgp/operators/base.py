@@ -53,6 +53,10 @@ class Operator(eqx.Module):
         """The largest entry of K's diagonal, for use outside `jax.jit`."""
 
     @abstractmethod
+    def stretch(self) -> float:
+        """The error of an entry of K by rounded coordinates, in units of eps times the largest, for the host."""
+
+    @abstractmethod
     def product(self, v: Columns) -> Columns:
         """A @ v inside `jax.jit`: one pass over K, in blocks of rows."""
 

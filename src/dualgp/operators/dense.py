@@ -52,6 +52,9 @@ class DenseOperator(Operator):
     def largest_variance(self) -> float:
         return float(np.asarray(self.matrix).diagonal().max())
 
+    def stretch(self) -> float:
+        return 0.0
+
     def product(self, v: Columns) -> Columns:
         return jnp.asarray(self.matrix) @ v + self.noise.diagonal(jnp.arange(self.n), v.dtype)[:, None] * v
 

@@ -203,6 +203,13 @@ class KernelOperator(Operator):
         x = np.asarray(self.x) if isinstance(self.layout, Local) else self.x  # by NumPy there is nothing to compile
         return float(self.kernel.diagonal(x).max())
 
+    def stretch(self) -> float:
+        if not self.kernel.falls_with_distance:
+            return 0.0
+        some = np.random.default_rng(0).choice(self.n, min(self.n, policy.STRETCH_ROWS), replace=False)
+        rows = self.kernel.coordinates(self.layout.read_rows(self.x, np.sort(some).astype(np.int32)))
+        return policy.stretch(np.asarray(rows, np.float64))
+
     def _points(self, index: Indices) -> Points:
         """x[index] on every device: an all-reduce of B x d numbers, unless each has a copy of x."""
         return self.layout.everywhere((self.x if self.replicated is None else self.replicated)[index])

@@ -34,6 +34,8 @@ FACTOR_SHARE = 0.6  # for the Cholesky factor of an exact solution
 # Inputs of at most this size are on every device: a step then sends 353 kB at n = 50,000 (benchmarks/devices.py).
 REPLICATED_BYTES = 1 << 30
 
+STRETCH_ROWS = 512  # of which `stretch` looks at all pairs, in 5 ms
+
 # Work at once. A tile stays near its core: 2 MB in float32. Several cores share a tile, and start and wait each time:
 # 512 rows of n = 50,000 take 12 ms with 2^21 entries on two cores, 15 with 2^19 (benchmarks/rows.py).
 TILE_ENTRIES_ON_ONE_CORE, TILE_ENTRIES = 1 << 19, 1 << 21
@@ -92,6 +94,18 @@ def needs_care(n: int, mean_squared_norm: float, variance: float, noise: float) 
     """
     error = float(np.finfo(np.float32).eps) * mean_squared_norm * math.sqrt(n) * variance
     return error > LARGE_ERROR * noise
+
+
+def stretch(coordinates: np.ndarray) -> float:
+    """The typical error of k, in units of eps times its largest value, that coordinates of this size bring about.
+
+    Each is rounded by about eps / 4 of itself, so a distance by 0.3 eps times the coordinates' size; k changes with the
+    distance by at most its largest value, and hardly at all beyond a distance of 3.
+    """
+    squares = (coordinates**2).sum(axis=1)
+    apart = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * coordinates @ coordinates.T, 0.0))
+    np.fill_diagonal(apart, np.inf)
+    return 0.3 * math.sqrt(squares.mean() * max(float((apart < 3.0).mean()), 1.0 / len(squares)))
 
 
 def check_functions(num_samples: Any, rows: int, name: str, num_features: int = 4096) -> int:

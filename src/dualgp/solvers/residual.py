@@ -94,12 +94,13 @@ def upper_limit_of_mean(values: Float[np.ndarray, "m s"], n: int, doubt: float) 
 def rounding_error(operator: Operator, b: Columns, weights: Columns) -> Float[np.ndarray, " s"]:
     """The error of a computed residual relative to ||b||: eps (sqrt(n) kappa ||w|| + noise ||w|| + ||b||) / ||b||.
 
-    Every entry of K is rounded, by about eps times kappa, its largest entry; errors of n such products with weights add
-    up like independent ones, to eps kappa ||w|| in each row and sqrt(n) times that in all rows. The other two terms are
-    the rounding of noise * w and of b. It is a typical size and not a bound: errors that conspire could be sqrt(n)
-    times as large.
+    Every entry of K is rounded, by about eps times kappa, its largest entry, and more where coordinates are large (see
+    `Operator.stretch`); errors of n such products with weights add up like independent ones, to eps kappa ||w|| in each
+    row and sqrt(n) times that in all rows. The other two terms are the rounding of noise * w and of b. It is a typical
+    size and not a bound: errors that conspire could be sqrt(n) times as large.
     """
-    scale = math.sqrt(operator.n) * operator.largest_variance() + operator.noise.largest
+    kappa = operator.largest_variance() * math.hypot(1.0, operator.stretch())
+    scale = math.sqrt(operator.n) * kappa + operator.noise.largest
     return float(np.finfo(operator.dtype).eps) * (scale * norms(weights) / column_norms(b) + 1.0)
 
 

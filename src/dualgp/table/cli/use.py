@@ -34,7 +34,7 @@ COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
+    type=FilePath(dir_okay=False, path_type=Path, allow_dash=True),
     default="-",
     help="Where to write the predictions (.csv, .tsv or .parquet); otherwise they are printed.",
 )
