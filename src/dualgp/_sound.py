@@ -28,7 +28,7 @@ from dualgp.sklearn.warps import Warp
 NUMBERS = {"noise_", "mean_"}
 SAID = {"n_features_in_", "message_", "decisions_", "finished_", "interrupted_"}
 OF_A_FIT = {"posterior_", "kernel_", "units_", "encoding_"} | NUMBERS | SAID
-FITTED = OF_A_FIT | {"lengthscale_", "feature_names_in_", "validation_"}
+FITTED = OF_A_FIT | {"lengthscale_", "feature_names_in_", "validation_", "noise_field_"}
 
 
 def is_whole(value: Any) -> bool:
@@ -176,6 +176,10 @@ def _check_regressor(regressor: GPRegressor) -> None:
     if "lengthscale_" in there and np.shape(regressor.lengthscale_) != (d,):
         raise ValueError(f"lengthscale_ is not that of {d} inputs")
     _check_posterior(regressor.posterior_)
+    if (field := getattr(regressor, "noise_field_", None)) is not None:
+        if not isinstance(field, Posterior) or field.d != d or field.num_outputs != 1:
+            raise ValueError("its noise depends on other inputs")
+        _check_posterior(field)
 
 
 def _check_units(units: Any, d: int) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,9 +22,11 @@ from dualgp.learning.full import LEARN_SHARE, FullData
 from dualgp.learning.method import Ending, Method, Outcome
 from dualgp.learning.priors import DEFAULT_PRIORS, Priors
 from dualgp.learning.problem import LastSolve, Problem, Step, make_problem
+from dualgp.learning.robust import learn_robustly
 from dualgp.learning.rows import NoiseRole, Rows, as_rows, merge
 from dualgp.learning.vecchia import Neighbours
 from dualgp.operators import policy
+from dualgp.operators.noise import check_noises
 from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solver, as_solver
 from dualgp.solvers.stopping import Deadline, as_deadline
@@ -47,6 +50,7 @@ class Learned:
       `interrupted` and `timed_out` say which.
     - `kernels`: where kernels were compared, how many nats a row each was worse than the one that was chosen.
     - `noise`: the variance of every row, for `model.condition(x, y, noise=...)`; None where it is the model's.
+    - `targets`: where learning was `robust`, what to condition on in place of y, with that noise.
     """
 
     model: GaussianProcess
@@ -58,6 +62,7 @@ class Learned:
     timed_out: bool = False
     kernels: Mapping[str, float] = field(default_factory=dict)
     noise: np.ndarray | None = field(default=None, repr=False)
+    targets: np.ndarray | None = field(default=None, repr=False)
 
 
 @in_wide
@@ -72,6 +77,7 @@ def learn(
     fixed: Sequence[str] = (),
     noise: Any = None,
     noise_role: NoiseRole = "added",
+    robust: bool = False,
     choose_kernel: bool = False,
     solver: Solver | str = "auto",
     num_samples: int = 16,
@@ -96,6 +102,8 @@ def learn(
     - `noise`: a known variance for each row. The model's noise is learned beyond that: `noise_role="added"` adds it to
       all of them, "factor" multiplies them by it, as with one over weights. `fixed="noise"` leaves it as it is.
       `Learned.noise` has the sums or products.
+    - `robust`: find outliers, learn without them, and give rows that are far from what others say a larger noise (see
+      robust.py): `model.condition(x, learned.targets, noise=learned.noise)`. For one output; `noise` must be factors.
     - `choose_kernel`: compare other stationary kernels with that of `model`, from 100 points on, and keep the best.
     - `solver`, `num_samples`: for the posterior that `FullData` ends with. `mesh`: devices of this process for its
       solves, as for `condition`.
@@ -112,6 +120,14 @@ def learn(
     if model is None:
         model, choose_kernel = default_model(check_points(x), check_outputs(y, len(x))), True
     x, y = _check_data(model, x, y, priors)
+    if robust:
+        _check_robust(y, noise, noise_role)
+        factors = np.ones(len(y)) if noise is None else check_noises(noise, len(y))
+        own: dict[str, Any] = {"key": key, "priors": priors, "fixed": fixed, "noise_role": "factor", "mesh": mesh}
+        quick = partial(learn, method=_quick(len(y)), max_seconds=deadline.share(0.5), progress=progress, **own)
+        own |= {"method": method, "choose_kernel": choose_kernel, "solver": solver, "num_samples": num_samples}
+        final = partial(learn, max_seconds=deadline, checkpoint=checkpoint, progress=progress, **own)
+        return learn_robustly(final, quick, model, x, y, factors)
     given = as_rows(x, y, noise, noise_role)
     if given.y.shape[1] > 1 and not np.ndim(model.mean):
         model = replace(model, mean=np.full(given.y.shape[1], float(model.mean)))
@@ -162,6 +178,18 @@ def _check_data(model: Any, x: Any, y: Any, priors: Any) -> tuple[np.ndarray, np
         raise ValueError(f"{len(y)} point(s) are too few to learn from without priors. Leave priors at its default.")
     model.kernel.coordinates(x[:1])  # one lengthscale for each column, or an error that says so
     return x, y
+
+
+def _check_robust(y: np.ndarray, noise: Any, role: NoiseRole) -> None:
+    if y.ndim > 1:
+        raise ValueError(f"robust=True is for one output, y has shape {y.shape}. Learn each output by itself.")
+    if noise is not None and role != "factor":
+        raise ValueError('With robust=True a noise of the rows must be factors: noise_role="factor".')
+
+
+def _quick(n: int) -> Method:
+    """A method that finds outliers."""
+    return Exact(num_starts=1) if n <= policy.LEARN_EXACTLY_UP_TO else Neighbours()
 
 
 def _as_method(method: Method | str, n: int) -> Method:

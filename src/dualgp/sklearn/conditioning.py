@@ -16,9 +16,12 @@ from dualgp._checks import SMALLEST_SPREAD, check_size, refuse_other_kinds
 from dualgp._random import subkey
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
+from dualgp.kernels import Kernel
 from dualgp.learning import Learned, learn
 from dualgp.learning.learn import time_to_learn
 from dualgp.learning.parameters import LEAST_NOISE
+from dualgp.learning.robust import INNER, OF_NORMAL, find_outliers
+from dualgp.learning.varying import noise_field
 from dualgp.posterior import Posterior
 from dualgp.solvers import DivergenceWarning
 from dualgp.solvers.stopping import Deadline
@@ -59,15 +62,17 @@ class Conditioning:
         checkpoint: Any,
         watch: Any = None,
         choose_kernel: bool = False,
+        robust: bool = False,
     ) -> Learned:
         """A better model, from `model` on, with a noise that is not below the floor; it is said where it is there."""
         limit = time_to_learn(self.deadline, len(self.targets))
         run = {"key": subkey(self.key, "learn"), "max_seconds": limit, **self.settings, **self._noise}
-        run |= {} if watch is None else {"progress": watch}
+        run |= ({} if watch is None else {"progress": watch}) | {"robust": robust}
         first = {"choose_kernel": choose_kernel, "checkpoint": checkpoint}
         targets, varies = self._varying
         learned = learn(model, self.x, targets, fixed=fixed, **run, **first)
-        noise, least = float(learned.model.noise), LEAST_NOISE * float(np.mean(np.var(targets, axis=0))) / self._unit
+        spread = inner_scale(targets) ** 2 if robust else float(np.mean(np.var(targets, axis=0)))
+        noise, least = float(learned.model.noise), LEAST_NOISE * spread / self._unit
         floor = self.noise_floor / self._unit
         if "noise" in fixed or noise >= max(floor, 1.01 * least):
             return _with_constants(learned, varies)
@@ -79,6 +84,28 @@ class Conditioning:
         rest = learn(model, self.x, targets, fixed=(*fixed, "noise"), **run)
         message = f"{learned.message} {AT_FLOOR} {rest.message}"
         return _with_constants(replace(rest, message=message, kernels=learned.kernels), varies)
+
+    def with_rows_of(self, learned: Learned) -> Conditioning:
+        """The same with the noise and the targets that robust learning has found."""
+        if learned.targets is None or learned.noise is None:
+            return self
+        return replace(self, targets=learned.targets, factors=learned.noise / float(learned.model.noise))
+
+    def weighed(self, model: GaussianProcess) -> tuple[Conditioning, str]:
+        """The same where outliers by this model count less, and a sentence."""
+        factors = np.ones(len(self.targets)) if self.factors is None else self.factors
+        noise = float(model.noise) * factors
+        weighing = find_outliers(model, self.x, self.targets, noise)
+        targets, factors = self.targets + weighing.shift(noise), weighing.variances(noise) / float(model.noise)
+        return replace(self, targets=targets, factors=factors), str(weighing)
+
+    def varying(self, model: GaussianProcess, kernel: Kernel) -> tuple[Conditioning, GaussianProcess, Posterior]:
+        """The same with a noise that depends on the inputs, the model with its mean, and the logarithm of the rest."""
+        factors = np.ones(len(self.targets)) if self.factors is None else self.factors
+        key = subkey(self.key, "noise field")
+        field, noise = noise_field(model, self.x, self.targets, factors, kernel, key)
+        condition = replace(self, factors=factors * np.exp(np.asarray(field.mean(self.x), np.float64)))
+        return condition, replace(model, noise=np.asarray(noise)), field
 
     @property
     def _noise(self) -> dict[str, Any]:
@@ -105,6 +132,11 @@ def _with_constants(learned: Learned, varies: np.ndarray | None) -> Learned:
     mean = np.zeros(len(varies))
     mean[varies] = learned.model.mean
     return replace(learned, model=replace(learned.model, mean=mean), posterior=None)
+
+
+def inner_scale(values: Float[np.ndarray, " n"]) -> float:
+    """The standard deviation of normal values, by the inner ones: outliers have no part in it."""
+    return float(np.quantile(np.abs(values - np.median(values)), INNER)) / OF_NORMAL
 
 
 def one_if_constant(std: Any, values: np.ndarray, largest: Any = None) -> np.ndarray:

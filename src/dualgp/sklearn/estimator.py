@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from dualgp._checks import as_float_array
 from dualgp._random import subkey
-from dualgp.checkpoints import delete
 from dualgp.columns.encoding import Encoding, make_encoding
 from dualgp.columns.tables import as_table
-from dualgp.gp import GaussianProcess
-from dualgp.kernels import Kernel
-from dualgp.kernels.translate import rescaled, translated
-from dualgp.operators import policy
-from dualgp.operators.layout import as_mesh
-from dualgp.operators.noise import check_noise
-from dualgp.posterior import Posterior
+from dualgp.kernels.translate import translated
 from dualgp.sklearn.callbacks import CallbackSupportMixin, Watcher, with_callbacks
 from dualgp.sklearn.conditioning import Conditioning, validated
 from dualgp.sklearn.counting import count_rows, without_zeros
+from dualgp.sklearn.fitting import Fitting, random_key, shown
 from dualgp.sklearn.frames import check_frame, needs_encoding, raw_columns
 from dualgp.sklearn.outputs import UnitsOfMany, main_direction
-from dualgp.sklearn.prediction import Predicting
-from dualgp.sklearn.preparation import NOISE, Warps, find_floor, find_trend, find_warp, make_units, standard_model
+from dualgp.sklearn.preparation import Warps, find_floor, find_trend, find_warp, make_units, standard_model
 from dualgp.sklearn.warps import Warp
-from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, as_solver
+from dualgp.solvers import Result
 from dualgp.solvers.stopping import Deadline
 
 
-class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
+class GPRegressor(Fitting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
     """Gaussian process regression on all of the data.
 
     Inputs and targets may have any scale. Up to 4,096 rows the answer is exact. Beyond, predictions have a far field,
@@ -48,8 +37,9 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
     kernel : a dualgp or scikit-learn kernel, or None
         In the units of the data: `Matern32(lengthscale=3.0)` means 3 units of X. None is the best of four stationary
         kernels with a lengthscale for each column, chosen by the data.
-    noise : float or None
-        The variance of the noise, in squared units of y. It stays as given; None means that it is learned.
+    noise : float, "input-dependent" or None
+        The variance of the noise, in squared units of y. It stays as given; None means that it is learned, one number
+        for all points. "input-dependent" learns a function of the inputs.
     solver : "auto" or a solver such as `dualgp.SDD()`
     learn : bool
         Whether to learn the kernel's parameters (and the noise, and a constant mean) from the data.
@@ -73,16 +63,21 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         one where kernel, noise and mean are learned from nothing, and none otherwise.
     trend : "auto", True or False
         Whether a linear trend is taken out first: "auto" asks rows that the trend was not fitted to.
+    robust : bool
+        Whether to expect outliers: rows that are far from what others say are not learned from and count less.
 
     X may be a pandas or polars frame with text, categories, dates and missing values: `data.encoding` makes inputs of
-    them, the same as the command line. Rows that are copies of others count once.
+    them, the same as the command line. Rows that are copies of others count once where they are few, and else
+    as often as they are there.
 
     Attributes
     ----------
     kernel_ : Kernel
         The kernel in the units of the data (of the transformed y, where there is a transform).
     noise_ : float
-        The variance of the noise, in such units squared.
+        The variance of the noise, in such units squared; of a row of weight 1, and where it depends on the inputs the
+        geometric mean over the rows. One for each of several outputs, as `mean_` is; the kernel is then in squared
+        standard deviations of the outputs, unless parameters are given.
     mean_ : float
         The constant that predictions return to far from the data.
     lengthscale_ : array
@@ -90,6 +85,8 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
     posterior_ : Posterior
         For centred inputs and standardised targets: `X - X_offset_` and `(z - y_offset_) / y_scale_` less the
         trend, where z = warp_(y). Inputs are centred where the kernel depends on differences only.
+    noise_field_ : Posterior or None
+        The logarithm of the noise relative to `noise_` at centred inputs, where it depends on them.
     units_ : Units
         All of that, with the slopes of the trend.
     encoding_ : Encoding or None
@@ -119,6 +116,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         verbose=0,
         target_transform="auto",
         trend="auto",
+        robust=False,
     ) -> None:
         self.kernel = kernel
         self.noise = noise
@@ -133,6 +131,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         self.verbose = verbose
         self.target_transform = target_transform
         self.trend = trend
+        self.robust = robust
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GPRegressor:
@@ -151,9 +150,8 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         rows = count_rows(X.T, y, weights)
         X, y = rows.of(X), rows.of(y)
         said = (*filter(None, [zeros]), *rows.said)
-        return self._fit(
-            X, y, find_warp(self.target_transform, X, y, None, self._is_free), deadline, rows.weights, said
-        )
+        warp = find_warp(self.target_transform, X, y, None, self._is_free)
+        return self._fit(X, y, warp, deadline, rows.weights, said)
 
     def fit_table(
         self, table: Any, y: np.ndarray, encoding: Encoding | None = None, *, sample_weight: Any = None
@@ -185,15 +183,18 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
     ) -> GPRegressor:
         # Only where nothing depends on the origin: counts, for one, are what they are.
         centres = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
+        self._check_noise(y)
         settings, start = self._settings(len(y)), standard_model(X, self._widths)
-        units = make_units(X, y, warp[0], centres, own_scales=self.learn and self.noise is None)
+        own_scales = self.learn and not self._has_given_noise
+        units = make_units(X, y, warp[0], centres, own_scales, bool(self.robust))
         x, floor = units.inputs(X), find_floor(units, y)
         self.units_, trend = find_trend(self.trend, start, units, x, units.targets(x, y), floor, self._is_free)
         factors = None if weights is None else 1.0 / weights
         condition = Conditioning(x, self.units_.targets(x, y), self._key(), deadline, settings, floor, factors)
         watcher = Watcher(self, X, y) if hasattr(self, "_init_callback_context") else None
-        model, self.interrupted_ = self._start(start), False
-        posterior = self._learn(model, condition, watcher) if self.learn else self._take_as_given(model, condition)
+        model, self.interrupted_, self.noise_field_ = self._start(start), False, None
+        fit = self._take_as_given if not self.learn else self._learn
+        posterior, condition = fit(model, condition, watcher, start.kernel)
         self.decisions_ = tuple(filter(None, [warp[1], trend, *counted]))
         self._conclude(posterior, condition, self.checkpoint)
         if watcher:
@@ -215,11 +216,12 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
             raise ValueError(f"y has shape {np.shape(y)}, but the model {self.posterior_.num_outputs} output(s).")
         some, weights, _ = without_zeros(sample_weight, len(y))
         x, targets = x[some], self.units_.targets(x, y)[some]
+        targets, noise = self._weighed(x, targets, weights)
         posterior = self.posterior_.update(
             x,
             targets,
-            noise=None if weights is None else float(self.posterior_.model.noise) / weights,
-            key=subkey(_key(self.random_state), self.posterior_.n),
+            noise=noise,
+            key=subkey(random_key(self.random_state), self.posterior_.n),
             solver=self._solver(),
             max_seconds=self.max_seconds,
             progress=bool(self.verbose),
@@ -248,108 +250,3 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         model = f"Kernel {self.kernel_!r}, noise variance {shown(self.noise_)}, mean {shown(self.mean_)}."
         said = (self.message_, *self.decisions_, *self.report_solution())
         return "\n".join([self.posterior_.report_size(), model, *said])
-
-    @property
-    def _is_free(self) -> bool:
-        """Whether everything is left to be found."""
-        return self.learn and self.kernel is None and self.noise is None
-
-    @property
-    def _widths(self) -> tuple[int, ...] | None:
-        """How many inputs share each lengthscale."""
-        return None if self.encoding_ is None else self.encoding_.widths
-
-    def _settings(self, n: int) -> dict[str, Any]:
-        """Settings of `learn` and `condition`."""
-        num_samples = policy.check_functions(self.n_samples, n, "n_samples")
-        mesh = None if self.devices is None else as_mesh(self.devices)
-        solver = as_solver(self._solver())
-        return {"solver": solver, "num_samples": num_samples, "mesh": mesh, "progress": bool(self.verbose)}
-
-    def _learn(self, model: GaussianProcess, condition: Conditioning, watcher: Watcher | None) -> Posterior:
-        """The posterior of a model that is learned, from `model` on."""
-        fixed = () if self.noise is None else ("noise",)
-        watch = watcher if watcher and watcher.has_company else None
-        learned = condition.learn(model, fixed, self.checkpoint, watch, choose_kernel=self.kernel is None)
-        self.message_, self.interrupted_ = learned.message, learned.interrupted
-        if np.all(condition.targets == condition.targets[:1]):
-            self.message_ = f"All targets are {shown(self.y_offset_)}: there is nothing to learn."
-            warnings.warn(f"{self.message_} Error bars are those of a guess.", UserWarning, stacklevel=3)
-        posterior = learned.posterior
-        if posterior is None:  # few rows, or interrupted: then there is no time for more than a pass
-            solve = None if self.checkpoint is None or learned.interrupted else f"{self.checkpoint}.solve"
-            posterior = condition(learned.model, max_passes=1.0 if learned.interrupted else None, checkpoint=solve)
-        self.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED
-        return posterior
-
-    def _take_as_given(self, model: GaussianProcess, condition: Conditioning) -> Posterior:
-        """The posterior of `model` itself."""
-        self.message_ = "Parameters as given."
-        if self.noise is None and (self.kernel is None or translated(self.kernel, False)[1] is None):
-            self.message_ += f" The noise was not: {NOISE:g} of the variance of y was assumed."
-        posterior = condition(model, checkpoint=self.checkpoint)
-        self.finished_ = posterior.solution.result is Result.CONVERGED
-        return posterior
-
-    def _conclude(self, posterior: Posterior, condition: Conditioning, checkpoint: Any) -> None:
-        """Solve again in float64 where float32 was not enough, and set the fitted attributes."""
-        if _needs_double(posterior.solution) and posterior.targets.dtype == np.float32:
-            posterior = condition(posterior.model, dtype=np.float64)
-            self.message_ += " Float32 was not enough, so it was solved again in float64."
-            self.finished_ = posterior.solution.result is Result.CONVERGED
-            if self.finished_ and checkpoint is not None:  # what float32 had left to do is done
-                for piece in (checkpoint, f"{checkpoint}.solve"):
-                    delete(piece)
-        if posterior.solution.result is Result.DIVERGED:
-            warnings.warn(posterior.solution.message, DivergenceWarning, stacklevel=3)
-        self._keep(posterior)
-
-    def _start(self, start: GaussianProcess) -> GaussianProcess:
-        """What to start from, on centred inputs and standardised targets: `start`, but for what was given."""
-        units = self.units_.of_parameters**2
-        kernel, noise = rescaled(start.kernel, units), float(start.noise) * units
-        if self.kernel is not None:
-            kernel, white = translated(self.kernel, self.learn, len(self.X_offset_))
-            noise = noise if white is None else white
-        if self.noise is not None:
-            given = as_float_array(self.noise, "noise")
-            check_noise(given)  # here, in the user's units
-            noise = float(given)
-        return GaussianProcess(rescaled(kernel, 1.0 / units), np.asarray(noise / units))
-
-    def _key(self) -> jax.Array:
-        """A fit that may go on later must draw the same numbers again."""
-        return _key(0 if self.random_state is None and self.checkpoint is not None else self.random_state)
-
-    def _solver(self) -> Any:
-        return Auto(tol=self.tol) if isinstance(self.solver, str) and self.solver == "auto" else self.solver
-
-    def _keep(self, posterior: Posterior) -> None:
-        """The fitted attributes."""
-        model, score = posterior.model, posterior.solution.validation
-        self.posterior_ = posterior
-        self.kernel_: Kernel = rescaled(model.kernel, self.units_.of_parameters**2)
-        self.noise_ = float(model.noise) * self.y_scale_**2
-        means = np.broadcast_to(model.mean, np.shape(self.y_scale_))
-        self.mean_ = self.units_.outputs(means) if means.ndim else float(self.units_.outputs(float(means)))
-        has_units = posterior.num_outputs == 1 and self.units_.is_plain
-        self.validation_ = score.in_units(self.y_scale_) if score and has_units else None
-        lengthscale = getattr(model.kernel, "lengthscales", getattr(model.kernel, "lengthscale", None))
-        self.__dict__.pop("lengthscale_", None)  # of an earlier fit with another kernel
-        if lengthscale is not None:
-            self.lengthscale_ = np.broadcast_to(np.asarray(lengthscale, np.float64), (posterior.d,)).copy()
-
-
-def shown(value: Any) -> str:
-    """One number, or one for each output."""
-    return f"{value:.4g}" if np.ndim(value) == 0 else np.array2string(value, precision=4, threshold=8, separator=", ")
-
-
-def _needs_double(solution: Solution) -> bool:
-    """Whether rounding, and not the user's step size, was in the way."""
-    in_trouble = solution.result in (Result.DIVERGED, Result.STALLED)
-    return in_trouble and isinstance(solution.solver, (BlockDescent, CG))
-
-
-def _key(random_state: Any) -> jax.Array:
-    return jax.random.key(int(check_random_state(random_state).randint(2**31)))

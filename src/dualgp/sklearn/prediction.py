@@ -28,6 +28,7 @@ class Predicting:
     posterior_: Posterior
     units_: Units | UnitsOfMany
     encoding_: Encoding | None
+    noise_field_: Posterior | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # of the estimator
@@ -62,7 +63,7 @@ class Predicting:
         mean, std = prediction.moments()
         if return_cov:
             posterior, x = self._ready(X)
-            covariance = posterior.covariance(x, noise=noise)
+            covariance = posterior.covariance(x, noise=self._noise_at(x) if noise else False)
             root = np.sqrt(covariance.diagonal())  # where y is warped, correlations are those of what is modelled
             ratio = std.T / root
             covariance = covariance * ratio[..., :, None] * ratio[..., None, :]
@@ -82,7 +83,7 @@ class Predicting:
             raise ValueError(
                 "Error bars come from posterior functions, and there are none. Fit with n_samples=64, say."
             )
-        mean, std = self.posterior_.predict(x, noise=noise)
+        mean, std = self.posterior_.predict(x, noise=self._noise_at(x) if noise else False)
         if self.encoding_ is not None:
             std = np.sqrt(np.asarray(std, np.float64) ** 2 + self.encoding_.doubt(x + self.units_.x_offset))
         calibration = self.posterior_.calibration if calibrated and noise else GAUSSIAN
@@ -94,7 +95,7 @@ class Predicting:
             return self.units_.outputs(self.posterior_.mean(x), x)
         if self.posterior_.has_std:
             return self._distribution_at(x).mean
-        std = np.full(len(x), np.sqrt(float(self.posterior_.model.noise)))
+        std = np.sqrt(self._noise_at(x))
         return self.units_.prediction(x, self.posterior_.mean(x), std).mean
 
     def inputs_of(self, X: Any) -> np.ndarray:
@@ -113,8 +114,7 @@ class Predicting:
         """
         posterior, x = self._ready(X)
         policy.check_functions(n_samples, len(x), "n_samples")
-        noise = np.full(len(x), float(posterior.model.noise))
-        values = draw_observations(posterior, x, n_samples, check_random_state(random_state), noise)
+        values = draw_observations(posterior, x, n_samples, check_random_state(random_state), self._noise_at(x))
         return np.moveaxis(self.units_.outputs(values, x), 0, -1)
 
     def sample_functions(self) -> Callable[[Any], np.ndarray]:
@@ -159,6 +159,11 @@ class Predicting:
     def warp_(self) -> Any:
         """The monotone function of y that is modelled, of each output."""
         return self.units_.warp
+
+    def _noise_at(self, x: np.ndarray) -> np.ndarray:
+        """The variances of new observations of weight 1 at centred inputs, in units of the posterior."""
+        noise, field = float(self.posterior_.model.noise), self.noise_field_
+        return np.full(len(x), noise) if field is None else noise * np.exp(np.asarray(field.mean(x), np.float64))
 
     def _ready(self, X: Any) -> tuple[Posterior, np.ndarray]:
         """The posterior and centred inputs."""

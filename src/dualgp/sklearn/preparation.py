@@ -13,7 +13,7 @@ from dualgp.kernels import Matern32
 from dualgp.kernels.scaled import root_sums
 from dualgp.posterior import Posterior
 from dualgp.sklearn.choices import as_warp, choose_trend, choose_warp, fit_trend, noise_floor
-from dualgp.sklearn.conditioning import one_if_constant
+from dualgp.sklearn.conditioning import inner_scale, one_if_constant
 from dualgp.sklearn.outputs import UnitsOfMany
 from dualgp.sklearn.units import Units
 from dualgp.sklearn.warps import Warp
@@ -38,14 +38,19 @@ def model_of(scales: Float[np.ndarray, " groups"], widths: Widths = None) -> Gau
     return GaussianProcess(Matern32(scales * np.sqrt(len(scales)), widths=widths), NOISE)
 
 
-def make_units(X: np.ndarray, y: np.ndarray, warp: Warps, centres: bool, own_scales: bool) -> Units | UnitsOfMany:
+def make_units(
+    X: np.ndarray, y: np.ndarray, warp: Warps, centres: bool, own_scales: bool, robust: bool = False
+) -> Units | UnitsOfMany:
     """The units of the targets, and where inputs are centred if they may be.
 
-    Without `own_scales` several outputs have one scale, so that parameters mean the same for all of them.
+    Without `own_scales` several outputs have one scale, so that parameters mean the same for all of them. `robust`: by
+    the inner targets alone.
     """
     x_offset = X.mean(axis=0, dtype=np.float64) if centres else np.zeros(X.shape[1])
     if isinstance(warp, Warp):
         z = warp(y)
+        if robust and (scale := inner_scale(z)) > 0:
+            return Units(x_offset, float(np.median(z)), scale, warp)
         return Units(x_offset, float(z.mean()), float(one_if_constant(z.std(), z)), warp)
     z = np.stack([own(column) for own, column in zip(warp, y.T, strict=True)], axis=1)
     scales = one_if_constant(z.std(axis=0), z)

@@ -77,6 +77,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="The function of the target that is modelled; predictions are in the target's own units.",
 )
+@click.option("--robust", is_flag=True, help="Expect outliers: rows far from what others say count less.")
+@click.option(
+    "--noise",
+    type=click.Choice(["constant", "input-dependent"]),
+    default="constant",
+    show_default=True,
+    help="Whether the scatter of the target is the same everywhere, or depends on the inputs.",
+)
 @click.option("--quiet", is_flag=True, help="No progress, which is off anyway where there is no terminal.")
 @click.option("--verbose", is_flag=True, help="Also what was learned, and how well the equations were solved.")
 @click.option("--distributed", is_flag=True, help="As one of many processes; see below.")
@@ -103,6 +111,8 @@ def fit(
     seed: int,
     resume: bool,
     transform: str,
+    robust: bool,
+    noise: str,
     quiet: bool,
     verbose: bool,
     distributed: bool,
@@ -135,11 +145,12 @@ def fit(
     if smiles is None and (radius, fingerprint_size, bits, invalid) != (1, 1024, False, "raise"):
         raise ValueError("--radius, --fingerprint-size, --bits and --invalid are for --smiles.")
     if distributed:
-        is_plain = len(target) == 1 and weights is None and transform in ("auto", "none")
+        is_plain = len(target) == 1 and weights is None and not robust and noise == "constant"
+        is_plain = is_plain and transform in ("auto", "none")
         if hold_out or missing != "fill" or resume or smiles or not is_plain:
             raise ValueError(
-                "--hold-out, --missing, --resume, --transform, --smiles, --weights and several targets are for one "
-                "process, not for --distributed."
+                "--hold-out, --missing, --resume, --transform, --smiles, --weights, --robust, --noise and several "
+                "targets are for one process, not for --distributed."
             )
         return fit_together(table, target[0], output, drop, settings, quiet, (coordinator, rank, size))
     if (coordinator, rank, size) != (None, None, None):
@@ -166,6 +177,7 @@ def fit(
             data, smiles, names, radius=radius, size=fingerprint_size, counts=not bits, invalid=invalid
         )
     data, aside = _split(data, hold_out, seed)
+    settings |= {"robust": robust, "noise": None if noise == "constant" else noise}
     settings |= {"checkpoint": str(_pieces(output)[0]), "verbose": int(not quiet), "target_transform": transform}
     try:
         model = fit_table(data, names, weights=weights, encoding=encoding, **settings)
