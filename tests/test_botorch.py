@@ -296,14 +296,28 @@ def test_functions_of_a_single_task_model_have_gradients_and_slots():
     assert torch.autograd.gradcheck(functions, x, atol=1e-5)
 
 
-def test_equal_noise_variances_are_one_noise_and_others_are_refused():
-    equal = torch.full((60, 1), 0.02, dtype=torch.double)
-    model = single_task(RBFKernel(), train_Yvar=equal, outcome_transform=None).double()
-    assert draw_matheron_paths(model, torch.Size([2]), update_strategy=dual_update)(points(3)).shape == (2, 3)
-    equal[0] = 1.0
-    model = single_task(RBFKernel(), train_Yvar=equal, outcome_transform=None).double()
-    with pytest.raises(ValueError, match="one noise variance"):
-        draw_matheron_paths(model, torch.Size([2]), update_strategy=dual_update)
+def test_paths_of_a_model_with_a_noise_for_every_point_have_its_moments():
+    variances = torch.linspace(0.01, 1.0, 60, dtype=torch.double)[:, None]
+    model = single_task(RBFKernel(), train_Yvar=variances, outcome_transform=None).double()
+    x = points(5)
+    sampled = draw_matheron_paths(model, torch.Size([2000]), prior_sampler=dual_prior, update_strategy=dual_update)(x)
+    exact = model.posterior(x)
+    std = exact.variance.sqrt()[:, 0]
+    assert ((sampled.mean(dim=0) - exact.mean[:, 0]).abs() < 5 * std / 2000**0.5).all()
+    assert ((sampled.std(dim=0) / std - 1).abs() < 5 / 4000**0.5 + 0.02).all()
+
+
+def test_observations_come_with_their_own_noise():
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(size=(80, 2)), rng.normal(size=80)
+    noise = np.r_[np.full(60, 0.01), rng.uniform(0.1, 1.0, 20)]
+    model = dg.GaussianProcess(dg.RBF(0.5), noise=0.01)
+    first = DualGPModel(model.condition(x[:60], y[:60], num_samples=2, key=jax.random.key(0)))
+    more = [torch.from_numpy(array[60:, None]) for array in (y, noise)]
+    updated = first.condition_on_observations(torch.from_numpy(x[60:]), more[0], noise=more[1])
+    whole = model.condition(x, y, noise=noise, num_samples=0)
+    new = points(7)
+    np.testing.assert_allclose(updated.posterior(new).mean[:, 0], whole.mean(new.numpy()), atol=1e-8)
 
 
 def test_a_kernel_of_your_own_can_be_registered():

@@ -12,11 +12,12 @@ from dualgp.operators.layout import Local, Sharded, as_mesh, checksum
 
 @pytest.mark.parametrize("memory", [0, 1 << 30])
 @pytest.mark.parametrize("kernel", ["Matern32", "sum-times-kernel"])
-def test_the_sharded_operator_has_the_products_of_the_plain_one(kernel, memory):
+@pytest.mark.parametrize("noise", [NOISE, np.linspace(0.05, 2.0, 700)], ids=["one noise", "noises"])
+def test_the_sharded_operator_has_the_products_of_the_plain_one(kernel, memory, noise):
     x, v = points(700), points(700, 4, seed=1)
     index, u = np.arange(0, 700, 7), points(100, 4, seed=2)
-    plain = dg.KernelOperator(KERNELS[kernel], x, NOISE, memory=memory)
-    sharded = dg.KernelOperator(KERNELS[kernel], x, NOISE, mesh=1, memory=memory)
+    plain = dg.KernelOperator(KERNELS[kernel], x, noise, memory=memory)
+    sharded = dg.KernelOperator(KERNELS[kernel], x, noise, mesh=1, memory=memory)
     with wide():
         for product in (
             lambda operator: operator.rows(index, operator.layout.place(v, np.float64)),

@@ -168,11 +168,23 @@ def check_targets(y: Any, n: int, name: str = "y") -> np.ndarray | jax.Array:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise ValueError(f"{name} must have shape (n,), got {array.shape}. Fit one model per output column.")
+        raise ValueError(f"{name} must have shape (n,), got {array.shape}.")
     if array.shape[0] != n:
         raise ValueError(f"{name} has {array.shape[0]} value(s) for {n} row(s) of x. Pass one target per row.")
     check_finite(array, name)
     check_size(array, name)
+    return array
+
+
+def check_outputs(y: Any, n: int) -> np.ndarray | jax.Array:
+    """Targets of one output, (n,) or (n, 1), as `check_targets` has them; of several as a finite (n, k) array."""
+    array = as_float_array(y, "y")
+    if array.ndim != 2 or array.shape[1] == 1:
+        return check_targets(array, n)
+    if array.shape[0] != n or array.shape[1] == 0:
+        raise ValueError(f"y has shape {array.shape} for {n} row(s) of x. Pass one row of targets for each.")
+    check_finite(array, "y")
+    check_size(array, "y")
     return array
 
 

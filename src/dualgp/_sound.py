@@ -19,7 +19,9 @@ from dualgp.decisions.thompson import ThompsonState
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel
 from dualgp.posterior import ExactPosterior, Posterior
+from dualgp.posterior.calibration import Calibration
 from dualgp.sklearn.estimator import GPRegressor
+from dualgp.sklearn.outputs import UnitsOfMany
 from dualgp.sklearn.units import Units
 from dualgp.sklearn.warps import Warp
 
@@ -56,8 +58,9 @@ def check_sound(value: Any) -> None:
 
 
 def _check_posterior(posterior: Posterior) -> None:
-    n, columns = posterior.n, np.shape(posterior.weights)[1]
+    n, columns, samples = posterior.layout.n, np.shape(posterior.weights)[1], posterior.num_samples
     _check_rows(posterior, n, columns)
+    _check_noise(posterior, n)
     if not eqx.tree_equal(posterior.model.kernel, posterior.far.kernel):
         raise ValueError("it has two kernels")
     for name in ("x", "weights", "targets", "residuals"):
@@ -68,8 +71,10 @@ def _check_posterior(posterior: Posterior) -> None:
         if factor.shape != (n, n):
             raise ValueError("the factor has another size")
         check_finite(factor, "factor")
-    if (posterior.prior is None) != (columns == 1):
+    if posterior.num_outputs < 1 or np.shape(posterior.model.mean) not in ((), (posterior.num_outputs,)):
         raise ValueError("there are samples without prior functions, or the other way round")
+    if posterior.scored is not None:
+        _check_calibration(posterior.scored)
     for leaf in jax.tree.leaves(posterior.prior):
         check_finite(np.asarray(leaf), "the prior functions")
     for term in () if posterior.prior is None else posterior.prior.features.terms:
@@ -78,16 +83,29 @@ def _check_posterior(posterior: Posterior) -> None:
             raise ValueError("a random feature has a negative weight")
     # Shapes fit together if predictions can be traced.
     point = np.zeros((1, posterior.d), posterior.x.dtype)
-    for part, width in ((posterior.far, columns), (posterior.prior, columns - 1)):
+    for part, width in ((posterior.far, columns), (posterior.prior, samples)):
         if part is not None and eqx.filter_eval_shape(_call, part, point).shape != (1, width):
             raise ValueError(f"predictions of {type(part).__name__} would not have {width} column(s)")
+
+
+def _check_calibration(found: Any) -> None:
+    """Quantiles rise with their probabilities, of which some are below a half and some above."""
+    if not isinstance(found, Calibration):
+        raise ValueError("its calibration is something else")
+    normal, values = (as_float_array(getattr(found, name), name) for name in ("normal", "values"))
+    check_finite(np.concatenate([normal, values]), "its calibration")
+    if normal.shape != values.shape or np.any(np.diff(normal) <= 0) or np.any(np.diff(values) < 0):
+        raise ValueError("quantiles do not rise with their probabilities")
+    if not normal[0] < 0 < normal[-1]:
+        raise ValueError("quantiles are of one side alone")
 
 
 def _check_rows(posterior: Posterior, n: int, columns: int) -> None:
     """Rows that have weights are rows of the data, and the near field knows something of every row."""
     far, rows, targets = len(posterior.far.x), posterior.all_rows, np.shape(posterior.targets)
     # Without a far field, functions are drawn when they are asked for.
-    drawn = targets == (n, columns) or (targets == (n, 1) and far == 0 and posterior.draw_key is not None)
+    means = (n, posterior.num_outputs)
+    drawn = targets == (n, columns) or (targets == means and far == 0 and posterior.draw_key is not None)
     if not drawn or len(posterior.x) != n or n < 1 or posterior.d < 1 or np.shape(posterior.weights) != (far, columns):
         raise ValueError("rows, weights and targets differ in number")
     if posterior.residuals is not None and np.shape(posterior.residuals) != (n, columns):
@@ -106,6 +124,21 @@ def _check_rows(posterior: Posterior, n: int, columns: int) -> None:
         raise ValueError("its key is none")
 
 
+def _check_noise(posterior: Posterior, n: int) -> None:
+    """Every row has one, also every row as it was given, which is one of those that were merged."""
+    given = posterior.given
+    known = [(posterior.row_noise, n)] if given is None else [(posterior.row_noise, n), (given.noise, posterior.n)]
+    for noise, count in known:
+        if np.shape(noise.variance) not in ((), (count,)):
+            raise ValueError("rows and noise differ in number")
+        check_positive(noise.variance, "noise")
+    if given is None:
+        return
+    place = np.asarray(given.place)
+    if place.ndim != 1 or place.dtype.kind not in "iu" or not np.array_equal(np.unique(place), np.arange(n)):
+        raise ValueError("the rows as they were given are not those that there are")
+
+
 @eqx.filter_jit  # arrays are arguments, and a second file of the same shapes is not traced again
 def _call(part: Any, x: Any) -> Any:
     return part(x)
@@ -120,12 +153,20 @@ def _check_regressor(regressor: GPRegressor) -> None:
     for name in NUMBERS:
         check_finite(as_float_array(getattr(regressor, name), name), name)
     check_positive(regressor.noise_, "noise_")
-    if any(np.ndim(getattr(regressor, name)) for name in NUMBERS) or not isinstance(regressor.kernel_, Kernel):
+    units, k = regressor.units_, regressor.posterior_.num_outputs
+    shape = (k,) if isinstance(units, UnitsOfMany) else ()
+    if any(np.shape(getattr(regressor, name)) != shape for name in NUMBERS) or not isinstance(
+        regressor.kernel_, Kernel
+    ):
         raise ValueError("its numbers or its kernel are something else")
     if not _fits(regressor.message_, str) or not _fits(regressor.decisions_, tuple[str, ...]):
         raise ValueError("what it says of itself is no text")
     d, encoding = regressor.posterior_.d, regressor.encoding_
-    _check_units(regressor.units_, d)
+    each = units.each if isinstance(units, UnitsOfMany) else (units,)
+    if len(each) != k:
+        raise ValueError(f"it has units of {len(each)} output(s), and {k} output(s)")
+    for one in each:
+        _check_units(one, d)
     if encoding is not None:
         _check_encoding(encoding, d)
     num = d if encoding is None else len(encoding.names)  # columns, of a frame or of an array
@@ -198,6 +239,8 @@ def _check_state(state: ThompsonState) -> None:
         if array.shape[1:] != (() if name == "y" else (d,)) or array.dtype != np.float64:
             raise ValueError(f"{name} has shape {array.shape}")
         check_finite(array, name)
+    if state.noise is not None and (state.noise.shape != state.y.shape or not np.all(state.noise >= 0)):
+        raise ValueError("its noise is not that of its results")
     if len(state.x) != len(state.y) or state.key.dtype != np.uint32 or state.key.ndim != 1:
         raise ValueError("points and results differ in number, or its key is none")
     if min(state.learned_at, state.num_asked) < 0:

@@ -17,6 +17,7 @@ from dualgp.budget import choose_num_far, over_rows
 from dualgp.operators import KernelOperator, policy
 from dualgp.operators.cross import CrossProduct, evaluate
 from dualgp.operators.layout import Local
+from dualgp.operators.merging import GivenRows
 from dualgp.posterior import AllRows, ExactPosterior, Posterior, SampledPosterior
 from dualgp.posterior.prior import PriorPaths, draw_targets
 from dualgp.solvers import BlockDescent, Cholesky, DivergenceWarning, Result, Solution, Solver
@@ -32,22 +33,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """All rows: their operator, the targets of those that this process holds, and how functions are drawn there.
+    """All rows: their operator, the k targets of those that this process holds, and how functions are drawn there.
 
-    `sizes`: the numbers of neighbours that the near field may have, none for no near field.
+    `sizes`: the numbers of neighbours that the near field may have, none for no near field. `given`: the rows as they
+    were given, where those with equal inputs were merged.
     """
 
     model: GaussianProcess
     operator: KernelOperator
-    y: Float[np.ndarray, " own"]
+    y: Float[np.ndarray, "own k"]
     prior: PriorPaths | None
     draw_key: np.ndarray | None
     sizes: tuple[int, ...]
+    given: GivenRows | None = None
+
+    @property
+    def num_outputs(self) -> int:
+        """How many means there are."""
+        return self.y.shape[1]
 
     @property
     def num_columns(self) -> int:
-        """The mean's column and one for each function."""
-        return 1 + (0 if self.prior is None else self.prior.weights.shape[1])
+        """The means' columns and one for each function."""
+        return self.num_outputs + (0 if self.prior is None else self.prior.weights.shape[1])
 
     def targets(self, known: Known | None = None) -> Columns:
         """y - mean, then phi(X) @ w + epsilon for each function, where columns live: those known, and the others."""
@@ -55,19 +63,24 @@ class Data:
         if known is not None and known.targets.shape[1] == self.num_columns:
             return layout.place(known.targets, dtype)
         columns = np.empty((len(self.y), self.num_columns), dtype)
-        columns[:, 0] = self.y - float(self.model.mean)
+        columns[:, : self.num_outputs] = self.y - np.asarray(self.model.mean)
         if self.prior is not None and self.draw_key is not None:
             own = layout.read_own(self.operator.x)
             noise = self.operator.noise
-            columns[:, 1:] = draw_targets(
+            columns[:, self.num_outputs :] = draw_targets(
                 self.prior, self.model.kernel, noise, self.draw_key, own, layout.n, layout.own
             )
         return layout.place_own(columns)
 
     def posterior(self, far: CrossProduct, targets: Columns, solution: Solution, **more: Any) -> SampledPosterior:
         """The posterior with this far field."""
-        dtype = str(self.operator.x.dtype)
-        return SampledPosterior(self.model, far, targets, self.prior, solution, dtype, draw_key=self.draw_key, **more)
+        return SampledPosterior(self.model, far, targets, self.prior, solution, **self.known, **more)
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """What every posterior is told of the rows."""
+        noise = None if self.operator.noise.is_uniform else self.operator.noise
+        return {"dtype": str(self.operator.x.dtype), "draw_key": self.draw_key, "noise": noise, "given": self.given}
 
 
 def condition(
@@ -77,7 +90,7 @@ def condition(
     n, validation, alone = data.operator.n, None, None
     if data.sizes and solver.stops_by_validation(n):
         key = subkey(check_key(run.key, "Keeping rows aside"), "validation")
-        validation = keep_rows_aside(data.operator, data.sizes, key)
+        validation = keep_rows_aside(data.operator, data.sizes, key, data.num_outputs)
         alone = _score_neighbours(data, validation)
     if num_far is None:
         fewest = 0 if known is None else len(known.places)
@@ -181,8 +194,7 @@ def _exact(data: Data, targets: Columns, solution: Solution) -> ExactPosterior:
     x, targets = (operator.layout.collect(array) for array in (operator.x, targets))
     targets, weights = (on_device(array, np.float64) for array in (targets, solution.weights))
     far = CrossProduct(kernel, kernel.stored(x, np.float64), weights, Local(operator.n))
-    dtype = str(operator.x.dtype)
-    return ExactPosterior(data.model, far, targets, data.prior, solution, dtype, draw_key=data.draw_key)
+    return ExactPosterior(data.model, far, targets, data.prior, solution, **data.known)
 
 
 def _solve(operator: KernelOperator, targets: Columns, solver: Solver, run: Run) -> Solution:

@@ -10,17 +10,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from dualgp._arrays import as_parameter, in_wide, is_traced
-from dualgp._checks import check_count, check_finite, check_key, check_targets, refuse_traced
+from dualgp._checks import check_count, check_finite, check_key, check_outputs, refuse_traced
 from dualgp._random import subkey
-from dualgp._types import AnyArray, Columns, Parameter, RandomKey
+from dualgp._types import Columns, Parameter, RandomKey
 from dualgp.fields import Data, condition
 from dualgp.kernels import Kernel
 from dualgp.operators import KernelOperator, policy
 from dualgp.operators.cross import evaluate
 from dualgp.operators.layout import make_layout
-from dualgp.operators.noise import check_noise
+from dualgp.operators.merging import GivenRows, merge_equal_inputs
+from dualgp.operators.noise import Noise, as_noise, check_noise
 from dualgp.posterior import Posterior
 from dualgp.posterior.prior import prior_paths
 from dualgp.solvers import Solver, as_solver
@@ -32,7 +34,7 @@ from dualgp.updates import Known, extend_near_field, gather, has_room
 class GaussianProcess(eqx.Module):
     """f ~ GP(mean, kernel), y = f(x) + N(0, noise).
 
-    `noise` is a *variance*; `mean` a constant.
+    `noise` is a *variance*; `mean` a constant, or one for each of several outputs.
     """
 
     kernel: Kernel
@@ -44,13 +46,14 @@ class GaussianProcess(eqx.Module):
             raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(self.kernel).__name__}.")
         check_noise(self.noise)
         check_finite(self.mean, "mean")
-        if self.mean.ndim != 0:
-            raise ValueError(f"mean must be one number, got shape {self.mean.shape}.")
+        if self.mean.ndim > 1:
+            raise ValueError(f"mean must be one number, or one for each output, got shape {self.mean.shape}.")
 
     def __repr__(self) -> str:
         if is_traced(self.noise, self.mean):
             return f"GaussianProcess({self.kernel!r}, traced)"
-        return f"GaussianProcess({self.kernel!r}, noise={float(self.noise):.4g}, mean={float(self.mean):.4g})"
+        mean = np.array2string(np.asarray(self.mean), precision=4, threshold=8)
+        return f"GaussianProcess({self.kernel!r}, noise={float(self.noise):.4g}, mean={mean})"
 
     @in_wide
     def condition(
@@ -58,6 +61,8 @@ class GaussianProcess(eqx.Module):
         x: Any,
         y: Any,
         *,
+        noise: Any = None,
+        merge: bool = True,
         solver: Solver | str = "auto",
         num_samples: int = 16,
         key: RandomKey | None = None,
@@ -77,7 +82,11 @@ class GaussianProcess(eqx.Module):
 
         **Arguments:**
 
-        - `x` (n, d) or (n,), `y` (n,).
+        - `x` (n, d) or (n,), `y` (n,), or (n, k) for k outputs that have kernel and noise in common.
+        - `noise`: the variance of each row's noise, (n,), in place of the model's, which remains that of new
+          observations.
+        - `merge`: rows with equal inputs become one, with the mean of their y, which changes no answer. Not where many
+          processes hold the rows.
         - `solver`: "auto", or one of the solvers with settings of your own.
         - `num_samples`: posterior functions. They also make standard deviations sharper; with 0 these are those of the
           neighbours alone, an upper bound.
@@ -98,7 +107,7 @@ class GaussianProcess(eqx.Module):
         deadline, solver = as_deadline(max_seconds), as_solver(solver)
         run = _as_run(key, max_seconds=deadline, max_passes=max_passes, checkpoint=checkpoint, progress=progress)
         check_count(num_samples, "num_samples")
-        operator, y = self._operator_and_targets(x, y, mesh, dtype, memory, solver)
+        operator, y, given = self._operator_and_targets(x, y, noise, merge, mesh, dtype, memory, solver)
         prior, draw_key = None, None
         if num_samples:
             check_count(num_features, "num_features", 2)
@@ -110,7 +119,7 @@ class GaussianProcess(eqx.Module):
             draw_key = np.ravel(jax.random.key_data(noise_key))[:2]
         if num_far is not None:
             num_far = min(check_count(num_far, "num_far", 0 if neighbours else 1), operator.n)
-        data = Data(self, operator, y, prior, draw_key, _sizes(neighbours, operator.n))
+        data = Data(self, operator, y, prior, draw_key, _sizes(neighbours, operator.n), given)
         if start is not None:
             run, num_far = replace(run, start=_as_start(start, operator, data.num_columns)), operator.n
         return condition(data, solver, run, num_far)
@@ -122,23 +131,27 @@ class GaussianProcess(eqx.Module):
         x: Any,
         y: Any,
         *,
+        noise: Any = None,
         key: RandomKey | None = None,
         solver: Solver | str = "auto",
         memory: int | None = None,
         **budget: Any,
     ) -> Posterior:
-        """`posterior` given more data as well, with the same prior functions.
+        """`posterior` given more data as well, with the same prior functions. `noise`: the variances of the new rows.
 
         With a near field, new rows enter that at once and nothing is solved, until they are a tenth of the rows that
         have weights. Then, and without one, it is solved again from the old weights.
         """
         x = self.kernel.points(x, "x", posterior.d)
-        y = np.asarray(check_targets(y, x.shape[0]), np.float64)
+        y = np.asarray(check_outputs(y, x.shape[0]), np.float64).reshape(x.shape[0], -1)
         if x.shape[0] == 0:
             return posterior
+        if y.shape[1] != posterior.num_outputs:
+            raise ValueError(f"y has {y.shape[1]} output(s), the posterior {posterior.num_outputs}. Pass as many.")
+        own = as_noise(self.noise if noise is None else noise, len(y))
         if posterior.num_samples:
             check_key(key, "Drawing samples")
-        run, known = _as_run(key, **budget), gather(posterior, np.asarray(x), y, key)
+        run, known = _as_run(key, **budget), gather(posterior, np.asarray(x), y, own, key)
         if has_room(posterior, x.shape[0]):
             return extend_near_field(posterior, known)
         return self._solve_again(posterior, known, as_solver(solver), memory, run)
@@ -161,11 +174,11 @@ class GaussianProcess(eqx.Module):
         """
         solver = as_solver(posterior.solution.solver if solver is None else solver)
         run, nothing = _as_run(key, **budget), np.zeros((0, posterior.d), posterior.x.dtype)
-        known = gather(posterior, nothing, np.zeros(0), key)
-        if posterior.num_far == posterior.n and not posterior.is_exact:
+        known = gather(posterior, nothing, np.zeros((0, posterior.num_outputs)), Noise(self.noise), key)
+        if posterior.num_far == posterior.layout.n and not posterior.is_exact:
             run = replace(run, resume=posterior.solution)
         elif num_far is None and not (run.deadline.is_set or run.max_passes is not None):
-            num_far = min(posterior.n, max(2 * posterior.num_far, policy.FAR_TRIAL))
+            num_far = min(posterior.layout.n, max(2 * posterior.num_far, policy.FAR_TRIAL))
         return self._solve_again(posterior, known, solver, memory, run, num_far)
 
     def _solve_again(
@@ -179,14 +192,14 @@ class GaussianProcess(eqx.Module):
     ) -> Posterior:
         """Solve for all that is known, from the weights there are."""
         mesh, few_passes = posterior.layout.mesh, solver.takes_few_passes
-        was_asked_for = posterior.dtype == "float64" and posterior.n > policy.DOUBLE_UP_TO
+        was_asked_for = posterior.dtype == "float64" and posterior.layout.n > policy.DOUBLE_UP_TO
         dtype = policy.choose_precision(known.x, len(known.x), np.float64 if was_asked_for else None)
         operator = KernelOperator(
-            self.kernel, known.x, self.noise, mesh=mesh, memory=memory, few_passes=few_passes, dtype=dtype
+            self.kernel, known.x, known.noise, mesh=mesh, memory=memory, few_passes=few_passes, dtype=dtype
         )
         sizes = _sizes("auto" if posterior.is_exact or posterior.neighbours else 0, operator.n)
-        y = known.targets[operator.layout.own, 0].astype(np.float64) + float(self.mean)
-        data = Data(self, operator, y, posterior.prior, known.draw_key, sizes)
+        own = known.targets[operator.layout.own, : known.num_outputs].astype(np.float64)
+        data = Data(self, operator, own + np.asarray(self.mean), posterior.prior, known.draw_key, sizes, known.given)
         return condition(data, solver, run, num_far, known)
 
     def learn(self, x: Any, y: Any, *, key: RandomKey | None = None, **settings: Any) -> GaussianProcess:
@@ -208,24 +221,30 @@ class GaussianProcess(eqx.Module):
         return lambda x: float(self.mean) + evaluate(paths, x, template, self.kernel).T
 
     def _operator_and_targets(
-        self, x: Any, y: Any, mesh: Any, dtype: Any, memory: int | None, solver: Solver
-    ) -> tuple[KernelOperator, AnyArray]:
-        """The operator, and the targets of the rows that this process holds."""
-        if mesh is None:
-            x = own_x = self.kernel.points(x)
-            y = check_targets(y, x.shape[0])
+        self, x: Any, y: Any, noise: Any, merge: bool, mesh: Any, dtype: Any, memory: int | None, solver: Solver
+    ) -> tuple[KernelOperator, Float[np.ndarray, "own k"], GivenRows | None]:
+        """The operator, the targets of the rows that this process holds, and rows as given where some were merged."""
+        given = None
+        if mesh is None or jax.process_count() == 1:
+            x = self.kernel.points(x)
+            y = check_outputs(y, x.shape[0])
+            y = np.asarray(y, np.float64).reshape(x.shape[0], -1)
+            noise = as_noise(self.noise if noise is None else noise, x.shape[0])
+            if merge:
+                x, y, noise, given = merge_equal_inputs(x, y, noise)
+            own_x = x
         else:
             x, y = (array if hasattr(array, "shape") else np.asarray(array) for array in (x, y))
             if y.shape[:1] != x.shape[:1]:
                 raise ValueError(f"y has {y.shape[0]} value(s) for {x.shape[0]} row(s) of x. Pass one target per row.")
-            own = make_layout(x.shape[0], mesh).own
+            noise, own = self.noise if noise is None else noise, make_layout(x.shape[0], mesh).own
             own_x = self.kernel.points(np.asarray(x[own]))
-            y = check_targets(np.asarray(y[own]), len(own_x))
+            y = np.asarray(check_outputs(np.asarray(y[own]), len(own_x)), np.float64).reshape(len(own_x), -1)
+        if np.ndim(self.mean) and np.shape(self.mean) != y.shape[1:]:
+            raise ValueError(f"The model has {len(self.mean)} means, but y has {y.shape[1]} output(s).")
         dtype, few_passes = policy.choose_precision(own_x, x.shape[0], dtype), solver.takes_few_passes
-        operator = KernelOperator(
-            self.kernel, x, self.noise, mesh=mesh, memory=memory, few_passes=few_passes, dtype=dtype
-        )
-        return operator, np.asarray(y, np.float64)
+        operator = KernelOperator(self.kernel, x, noise, mesh=mesh, memory=memory, few_passes=few_passes, dtype=dtype)
+        return operator, y, given
 
 
 def _sizes(neighbours: int | str, n: int) -> tuple[int, ...]:

@@ -14,7 +14,8 @@ from dualgp._types import RandomKey
 from dualgp.operators import policy
 from dualgp.operators.cross import evaluate
 from dualgp.operators.layout import make_layout
-from dualgp.operators.noise import Noise
+from dualgp.operators.merging import GivenRows
+from dualgp.operators.noise import Noise, join
 from dualgp.posterior import AllRows, Posterior
 from dualgp.posterior.prior import draw_targets
 from dualgp.solvers.residual import column_norms, norms
@@ -22,9 +23,9 @@ from dualgp.solvers.residual import column_norms, norms
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """All rows, and what is known of them: targets, weights (zero for rows that have none) and residuals.
+    """All rows, and what is known of them: targets, weights (zero for rows that have none), residuals and noise.
 
-    `places`: the rows that have weights. `targets` has the mean's column alone where no functions were drawn yet.
+    `places`: the rows that have weights. `targets` has the means' columns alone where no functions were drawn yet.
     """
 
     x: np.ndarray
@@ -33,6 +34,9 @@ class Known:
     weights: Float[np.ndarray, "n columns"]
     residuals: Float[np.ndarray, "n columns"] | None
     draw_key: np.ndarray | None
+    num_outputs: int
+    noise: Noise
+    given: GivenRows | None
 
     def start(self, dtype: np.dtype) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Weights and their residuals to start a solve from, if there are any."""
@@ -41,18 +45,21 @@ class Known:
         return self.weights.astype(dtype), None if self.residuals is None else self.residuals.astype(dtype)
 
 
-def gather(posterior: Posterior, x: np.ndarray, y: Float[np.ndarray, " m"], key: RandomKey | None) -> Known:
-    """What is known of the rows of `posterior` and of new ones."""
-    layout, before, after = posterior.layout, posterior.n, posterior.n + len(x)
+def gather(
+    posterior: Posterior, x: np.ndarray, y: Float[np.ndarray, "m k"], noise: Noise, key: RandomKey | None
+) -> Known:
+    """What is known of the rows of `posterior` and of new ones, with this noise."""
+    layout, before, after = posterior.layout, posterior.layout.n, posterior.layout.n + len(x)
+    k, every = posterior.num_outputs, join(posterior.row_noise, before, noise, len(x))
     draw_key: Any = posterior.draw_key
     if draw_key is None and key is not None:
         draw_key = np.ravel(jax.random.key_data(subkey(key, "noise")))[:2]
     targets, columns = layout.collect(posterior.targets), posterior.targets.shape[1]
     new = np.empty((len(x), columns), targets.dtype)
-    new[:, 0] = y - float(posterior.model.mean)
-    if posterior.prior is not None and columns > 1 and len(x):
-        noise, rows = Noise(posterior.model.noise), np.arange(before, after)
-        new[:, 1:] = draw_targets(posterior.prior, posterior.model.kernel, noise, draw_key, x, after, rows)
+    new[:, :k] = y - np.asarray(posterior.model.mean)
+    if posterior.prior is not None and columns > k and len(x):
+        rows = np.arange(before, after)
+        new[:, k:] = draw_targets(posterior.prior, posterior.model.kernel, every, draw_key, x, after, rows)
     residuals = None if posterior.residuals is None else layout.collect(posterior.residuals)
     if residuals is not None and len(x):
         known = evaluate(posterior.far, x, posterior.far.x, posterior.model.kernel)
@@ -62,12 +69,17 @@ def gather(posterior: Posterior, x: np.ndarray, y: Float[np.ndarray, " m"], key:
     weights[places] = posterior.far.layout.collect(posterior.weights)
     dtype = np.result_type(posterior.dtype, x.dtype)
     all_x = np.concatenate([layout.collect(posterior.x).astype(dtype, copy=False), x.astype(dtype, copy=False)])
-    return Known(all_x, places.astype(np.int32), np.concatenate([targets, new]), weights, residuals, draw_key)
+    given = posterior.given
+    if given is not None:
+        place = np.concatenate([np.asarray(given.place), np.arange(before, after, dtype=np.int32)])
+        given = GivenRows(place, join(given.noise, posterior.n, noise, len(x)))
+    targets = np.concatenate([targets, new])
+    return Known(all_x, places.astype(np.int32), targets, weights, residuals, draw_key, k, every, given)
 
 
 def has_room(posterior: Posterior, num_new: int) -> bool:
     """Whether the near field can take new rows: as long as few have no far weights, or if many had none before."""
-    without, n = posterior.n - posterior.num_far, posterior.n
+    without, n = posterior.layout.n - posterior.num_far, posterior.layout.n
     many_before, few_after = (
         without > policy.UNSOLVED_SHARE * n,
         without + num_new <= policy.UNSOLVED_SHARE * (n + num_new),
@@ -83,7 +95,7 @@ def extend_near_field(posterior: Posterior, known: Known) -> Posterior:
     residuals = None if known.residuals is None else layout.place(known.residuals, dtype)
     solution = posterior.solution
     if known.residuals is not None:
-        before = slice(0, posterior.n)
+        before = slice(0, posterior.layout.n)
         left = known.residuals.copy()
         left[before] = 0.0
         sizes = column_norms(known.targets[before]) / column_norms(known.targets)
@@ -99,4 +111,7 @@ def extend_near_field(posterior: Posterior, known: Known) -> Posterior:
         all_rows=rows,
         solution=solution,
         draw_key=known.draw_key,
+        noise=None if known.noise.is_uniform else known.noise,
+        given=known.given,
+        scored=None,
     )

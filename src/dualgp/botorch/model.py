@@ -50,6 +50,11 @@ class DualGPModel(Model):
             )
         if fitted.prior is None and not fitted.is_exact:
             raise ValueError(NO_SAMPLES)
+        if fitted.num_outputs > 1:
+            raise ValueError(
+                f"The posterior has {fitted.num_outputs} outputs. Make a model of each, DualGPModel(post.output(0)) "
+                "and so on, and a botorch.models.ModelList of them."
+            )
         self.fitted = fitted
         self.kernel, self.mean, self.noise = fitted.model.kernel, float(fitted.model.mean), float(fitted.model.noise)
         with wide():
@@ -90,16 +95,19 @@ class DualGPModel(Model):
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> DualGPModel:
         """The model given (n', d) points and (n', 1) values as well, solved from where this one ended.
 
-        One set of observations and the model's own noise: no batches of fantasies, which would be a solve each.
+        `noise`: their variances (n', 1), by default the model's. One set of observations: no batches of fantasies,
+        which would be a solve each.
         """
+        noise = kwargs.pop("noise", None)
         if kwargs or X.ndim != 2 or Y.shape != (X.shape[0], 1):
             raise NotImplementedError(
-                "DualGPModel conditions on (n', d) points and (n', 1) values with the model's own noise, got shapes "
+                "DualGPModel conditions on (n', d) points and (n', 1) values, got shapes "
                 f"{tuple(X.shape)} and {tuple(Y.shape)} and {sorted(kwargs)}. Acquisition functions that need batches "
                 "of fantasies (knowledge gradient) are not supported."
             )
         x, y = (tensor.detach().cpu().numpy() for tensor in (X, Y[:, 0]))
-        return DualGPModel(self.fitted.update(x, y, key=torch_key()))
+        noise = None if noise is None else noise.detach().cpu().reshape(-1).numpy()
+        return DualGPModel(self.fitted.update(x, y, noise=noise, key=torch_key()))
 
     def fantasize(self, X: Tensor, *args: Any, **kwargs: Any) -> DualGPModel:
         """Not supported: every fantasy would be a solve of its own."""

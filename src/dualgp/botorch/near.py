@@ -50,13 +50,14 @@ class NearField:
     def _values(self, x: Tensor) -> NearValues:
         near = torch.from_numpy(self.search.query(x.detach().cpu().numpy(), self.num).astype(np.int64))
         rows, place = near.unique(return_inverse=True)
-        kernel, noise = self.fitted.model.kernel, float(self.fitted.model.noise)
+        kernel = self.fitted.model.kernel
+        noise = torch.tensor(np.asarray(self.fitted.row_noise.diagonal(near.numpy(), np.float64)))
         data = torch.tensor(np.asarray(self.search.read(rows.numpy()[:, None])[:, 0], np.float64))
         with torch.no_grad():
             matrix = kernel_block(kernel, data, data)[place[:, :, None], place[:, None, :]]
             trace = matrix.diagonal(dim1=1, dim2=2).sum(dim=1)
-            shift = noise + ROUNDING * torch.finfo(matrix.dtype).eps * trace
-            factor = torch.linalg.cholesky(matrix + shift[:, None, None] * torch.eye(near.shape[1], dtype=matrix.dtype))
+            shift = noise + ROUNDING * torch.finfo(matrix.dtype).eps * trace[:, None]
+            factor = torch.linalg.cholesky(matrix + torch.diag_embed(shift))
         across = kernel_block(kernel, data, x).T.gather(1, place)
         weights = torch.cholesky_solve(across[..., None], factor)[..., 0]
         own = torch.cat([kernel_block(kernel, point[None], point[None])[0] for point in x])

@@ -8,7 +8,6 @@ gets the posterior standard deviation wrong (kernels/features.py says why), howe
 
 from __future__ import annotations
 
-import math
 import warnings
 from functools import reduce
 from operator import add, mul
@@ -74,13 +73,15 @@ def dual_update(
 
     `functools.partial(dual_update, solver=dg.Auto(tol=1e-3))` has settings of your own; see `dualgp.solve`. Exact up to
     4,096 points; in float32 from 10,000 points on. Any mean module and transforms; kernels RBF and Matern, their sums,
-    products and multiples; one noise for all points; one output. Hyperparameters get no gradient.
+    products and multiples; one noise for all points or one for each (`train_Yvar`); one output. Hyperparameters get no
+    gradient.
     """
     points = _points(model)
     targets = get_train_targets(model, transformed=True) if target_values is None else target_values
     kernel, noise = translated(model.covar_module, points.shape[1]), _noise(model.likelihood)
     with torch.no_grad():
-        errors = targets - sample_values - math.sqrt(noise) * torch.randn_like(sample_values)
+        epsilon = torch.from_numpy(np.sqrt(noise)).to(sample_values) * torch.randn_like(sample_values)
+        errors = targets - sample_values - epsilon
         b = errors.reshape(-1, points.shape[0]).T.cpu().numpy()
     x = points.detach().cpu().numpy()
     operator = KernelOperator(kernel, x, noise, memory=memory, dtype=policy.choose_precision(x, len(x)))
@@ -130,11 +131,7 @@ def _lengthscale(kernel: theirs.Kernel, d: int) -> np.ndarray:
     return whole
 
 
-def _noise(likelihood: Likelihood) -> float:
-    noise = likelihood.noise.detach().double().flatten()
-    if not torch.allclose(noise, noise[:1], rtol=1e-6, atol=0.0):
-        raise ValueError(
-            f"dual_update takes one noise variance for all points, got values from {float(noise.min()):.2g} to "
-            f"{float(noise.max()):.2g} (train_Yvar)."
-        )
-    return float(noise[0])
+def _noise(likelihood: Likelihood) -> Float[np.ndarray, "*n"]:
+    """The variance of the noise: of every point, or one for each."""
+    noise = likelihood.noise.detach().cpu().double().flatten().numpy()
+    return noise[0] if len(noise) == 1 else noise

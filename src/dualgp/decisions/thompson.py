@@ -22,21 +22,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dualgp._arrays import in_wide
 from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points, check_size
 from dualgp._files import check_file, hold
-from dualgp._random import generator, subkey, subkeys
+from dualgp._random import subkey, subkeys
 from dualgp._types import RandomKey
-from dualgp.decisions.maxima import Search, check_bounds, climb_all, spread_of
+from dualgp.decisions.maxima import Search, check_bounds, climb_all
+from dualgp.decisions.points import distinct, spread_evenly, without
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Matern52
 from dualgp.learning import Exact, Neighbours, learn
 from dualgp.operators import policy
+from dualgp.operators.noise import check_noises
 from dualgp.posterior import Posterior
 from dualgp.solvers import Solver
 
-SAME = 1e-6  # of the box: points as near as this are the same experiment
-ROUNDED = 5e-6  # of the numbers' size: six digits of them
 START_LENGTHSCALE = 0.5  # of the box, times sqrt(d): where learning starts without a model
 START_NOISE = 1e-2  # of the variance of y
 
@@ -52,6 +51,8 @@ class Best(NamedTuple):
 class ThompsonState:
     """What the next `ask` needs. `x`, `y` are results; `pending` was asked for; `failed` had no result.
 
+    `noise`: known variances of results, to which the model's noise is added; None where there are none.
+
     `model` is of y, or of -y where the smallest y is wanted. `posterior` is kept only with `redraw=False`.
     """
 
@@ -66,6 +67,11 @@ class ThompsonState:
     learned_at: int = 0
     num_asked: int = 0
     posterior: Posterior | None = field(default=None, repr=False)
+    noise: Float[np.ndarray, " n"] | None = None
+
+    def variances(self, model: GaussianProcess) -> Float[np.ndarray, " n"] | None:
+        """The noise of every result; None where it is the model's."""
+        return None if self.noise is None else self.noise + float(model.noise)
 
 
 class ThompsonSampler:
@@ -137,16 +143,19 @@ class ThompsonSampler:
         state, key = self.state, self._key
         with _shown(self.progress) as report:
             if len(state.y) < max(self.num_initial, 2):
-                x = _spread_evenly(state.bounds, num, key)
-                x = _distinct(x[:, None], state, key)
+                x = spread_evenly(state.bounds, num, key)
+                x = distinct(x[:, None], state, key)
             else:
                 state, model = self._with_model(state, key, report)
                 x, state = self._propose(state, model, num, key, report)
         self.state = replace(state, pending=np.concatenate([state.pending, x]), num_asked=state.num_asked + 1)
         return x
 
-    def tell(self, x: Any, y: Any) -> None:
-        """Results y (m,) at points x (m, d), or one of each; NaN for an experiment that failed."""
+    def tell(self, x: Any, y: Any, *, noise: Any = None) -> None:
+        """Results y (m,) at points x (m, d), or one of each; NaN for an experiment that failed.
+
+        `noise`: known variances of these results, to which the model's noise is added.
+        """
         state, d = self.state, len(self.state.bounds)
         points = np.asarray(as_float_array(x, "x"), np.float64)
         points = np.asarray(check_points(points[None] if points.ndim == 1 and d == len(points) else points, "x", d))
@@ -157,14 +166,18 @@ class ThompsonSampler:
         if len(values) != len(points):
             raise ValueError(f"y has {len(values)} value(s) for {len(points)} point(s). Pass one for each, or NaN.")
         failed = np.isnan(values)
+        known = np.zeros(len(state.y)) if state.noise is None else state.noise
+        variances = np.zeros(len(values)) if noise is None else check_noises(noise, len(values), may_be_zero=True)
+        told = np.concatenate([known, variances[~failed]])
         check_finite(values[~failed], "y without the failed ones")
         check_size(values[~failed], "y")
         self.state = replace(
             state,
             x=np.concatenate([state.x, points[~failed]]),
             y=np.concatenate([state.y, values[~failed]]),
-            pending=_without(state.pending, points, state.bounds),
-            failed=np.concatenate([_without(state.failed, points, state.bounds), points[failed]]),
+            pending=without(state.pending, points, state.bounds),
+            failed=np.concatenate([without(state.failed, points, state.bounds), points[failed]]),
+            noise=told if told.any() else None,
         )
         if self.path is not None:
             from dualgp.io import save  # an application too, which knows this class
@@ -196,7 +209,8 @@ class ThompsonSampler:
             return self.best
         state, model = self._with_model(self.state, self._key, lambda words: None)
         x, y = state.x, self._sign * state.y
-        mean = model.condition(x, y, solver=self.solver, num_samples=0, key=self._key).mean(x)
+        noise, key = state.variances(model), self._key
+        mean = model.condition(x, y, noise=noise, solver=self.solver, num_samples=0, key=key).mean(x)
         index = np.argmax(mean)
         return Best(x[index], float(self._sign * mean[index]))
 
@@ -220,7 +234,7 @@ class ThompsonSampler:
         y = self._sign * state.y
         model = state.model or _first_model(state.bounds, y)
         method = Exact() if len(y) <= policy.LEARN_EXACTLY_UP_TO else Neighbours()
-        model = learn(model, state.x, y, key=subkey(key, 1), method=method).model
+        model = learn(model, state.x, y, noise=state.noise, key=subkey(key, 1), method=method).model
         return replace(state, model=model, learned_at=len(y), posterior=None), model
 
     def _propose(
@@ -228,76 +242,23 @@ class ThompsonSampler:
     ) -> tuple[Float[np.ndarray, "num d"], ThompsonState]:
         solve_key, search_key, move_key = subkeys(subkey(key, 2), 3)
         report(f"solving for {num:,} functions given {len(state.y):,} results")
-        y, old = self._sign * state.y, state.posterior
+        y, old, noise = self._sign * state.y, state.posterior, state.variances(model)
         if old is not None and old.num_samples >= num:
-            new = slice(old.x.shape[0], None)
-            posterior = model.extend(old, state.x[new], y[new], key=solve_key, solver=self.solver)
+            new = slice(old.n, None)
+            its = None if noise is None else noise[new]
+            posterior = model.extend(old, state.x[new], y[new], noise=its, key=solve_key, solver=self.solver)
         else:
-            posterior = model.condition(state.x, y, num_samples=num, key=solve_key, solver=self.solver)
+            posterior = model.condition(state.x, y, noise=noise, num_samples=num, key=solve_key, solver=self.solver)
         paths = posterior.samples[:num]
         x, _ = climb_all(paths, state.bounds, key=search_key, search=self.search, near=(state.x, y), progress=report)
         state = replace(state, posterior=None if self.redraw else posterior)
-        return _distinct(x, state, move_key), state
+        return distinct(x, state, move_key), state
 
 
 def _first_model(bounds: np.ndarray, y: np.ndarray) -> GaussianProcess:
     width, variance = bounds[:, 1] - bounds[:, 0], float(np.var(y)) or 1.0
     kernel = Matern52(START_LENGTHSCALE * np.sqrt(len(width)) * width, variance)
     return GaussianProcess(kernel, np.asarray(START_NOISE * variance), np.mean(y))
-
-
-def _spread_evenly(bounds: np.ndarray, num: int, key: RandomKey) -> Float[np.ndarray, "num d"]:
-    from scipy.stats import qmc
-
-    sobol = qmc.Sobol(len(bounds), rng=generator(key))
-    unit = sobol.random_base2(max(0, (num - 1).bit_length()))[:num]  # whole powers of two are balanced
-    return bounds[:, 0] + unit * (bounds[:, 1] - bounds[:, 0])
-
-
-def _distinct(x: Float[np.ndarray, "num choices d"], state: ThompsonState, key: RandomKey) -> np.ndarray:
-    """One choice for each row, the first that is not taken; where all are, a point near the first one."""
-    from scipy.spatial import cKDTree
-
-    rng, lower = generator(key), state.bounds[:, 0]
-    width = state.bounds[:, 1] - lower
-    reach = np.full(len(width), 0.1) if state.model is None else _reach(state.model, state.bounds)
-    before = cKDTree((np.concatenate([state.pending, state.failed]) - lower) / width)
-    chosen: list[np.ndarray] = []
-    taken: set[tuple[int, ...]] = set()
-    for choices in (x - lower) / width:
-        for point in _choices(choices, reach, rng):
-            cell = tuple(np.round(point / (10 * SAME)).astype(int))
-            if cell not in taken and before.query(point)[0] > SAME:  # infinitely far if there is none
-                break
-        taken.add(cell)
-        chosen.append(point)
-    return np.clip(lower + np.array(chosen) * width, lower, state.bounds[:, 1])
-
-
-def _choices(choices: np.ndarray, reach: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """First those given, then points near the first one, on the near side of the box's walls."""
-    yield from choices
-    while True:
-        point = np.abs(choices[0] + reach * rng.standard_normal(len(reach)))
-        yield np.clip(np.minimum(point, 2.0 - point), 0.0, 1.0)
-
-
-@in_wide
-def _reach(model: GaussianProcess, bounds: np.ndarray) -> Float[np.ndarray, " d"]:
-    """A tenth of the distance over which functions vary, as a share of the box."""
-    return 0.1 * spread_of(model.kernel, bounds) / (bounds[:, 1] - bounds[:, 0])
-
-
-def _without(pending: np.ndarray, told: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """The pending points less those that were told, each told point taking away one. Told points may be rounded."""
-    from scipy.spatial import cKDTree
-
-    if not len(pending) or not len(told):
-        return pending
-    # Six digits of a number near 300 are worth less than six digits of the width of a box from 290 to 310.
-    unit = np.maximum(bounds[:, 1] - bounds[:, 0], np.abs(bounds).max(axis=1))
-    distance, index = cKDTree(pending / unit).query(told / unit)
-    return np.delete(pending, np.unique(index[distance <= ROUNDED * np.sqrt(len(unit))]), axis=0)
 
 
 def _resumed(path: Path, fresh: ThompsonState, is_fixed: bool) -> ThompsonState:

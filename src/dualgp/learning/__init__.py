@@ -2,6 +2,7 @@
 
 learn.py       `learn`, and which method it takes
 problem.py     data, parameters, priors, box and deadline; method.py: what a method is and how it ends
+rows.py        the noise of every row; rows with equal inputs merged
 parameters.py  the numbers of a model as one vector; priors.py: what is believed about them before
 exact.py       all rows, exactly: small n
 vecchia.py     random points given their neighbours: any n, in seconds

@@ -29,7 +29,7 @@ class Exact(Method):
     num_starts: int = 3
 
     def run(self, problem: Problem, key: RandomKey) -> Outcome:
-        pieces = [as_group(problem.x, problem.y)]
+        pieces = [as_group(*problem.rows)]
         search = Search(problem, likelihood_and_gradient, pieces, problem.parameters.start)
         random = generator(subkey(key, "starts")).standard_normal((self.num_starts - 1, len(search.best)))
         best, choice = search, None

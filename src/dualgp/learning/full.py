@@ -24,9 +24,11 @@ from dualgp.learning.optimise import QuasiNewton
 from dualgp.learning.parameters import Vector
 from dualgp.learning.pathwise import measure_seconds, pathwise_gradient
 from dualgp.learning.problem import Problem
+from dualgp.learning.rows import Rows
 from dualgp.learning.subset import neighbour_groups
 from dualgp.learning.vecchia import Best, Neighbours
 from dualgp.operators import policy
+from dualgp.operators.merging import num_repeats
 from dualgp.posterior import Posterior
 from dualgp.solvers import BlockDescent, Result
 
@@ -86,7 +88,8 @@ class FullData(Method):
         """How many seconds a solve and a gradient take; it does not matter where time is not limited."""
         if not problem.deadline.is_set:
             return 0.0
-        return SOLVE_AND_GRADIENT * measure_seconds(problem.parameters, vector, problem.x, 1 + self.num_samples)
+        columns = problem.y.shape[1] + self.num_samples
+        return SOLVE_AND_GRADIENT * measure_seconds(problem.parameters, vector, problem.x, columns)
 
     def _climb(self, problem: Problem, best: Best, newton: QuasiNewton, key: RandomKey) -> None:
         vector, passes, total, most = best.vector, 0.0, 0.0, 0.0
@@ -111,7 +114,7 @@ class FullData(Method):
         if posterior.solution.result is Result.DIVERGED:
             return np.append([1.0, 0.0], np.zeros_like(vector))
         problem.file.weights = posterior.weights
-        gradient = pathwise_gradient(problem.parameters, vector, posterior, problem.check_time)
+        gradient = pathwise_gradient(problem.parameters, vector, posterior, problem.terms, problem.check_time)
         return np.append([0.0, posterior.solution.passes], gradient)
 
     def _solve(self, problem: Problem, vector: Vector, weights: Columns | None, key: RandomKey) -> Posterior:
@@ -122,10 +125,11 @@ class FullData(Method):
             "solver": solver,
             "num_samples": self.num_samples,
             "mesh": mesh,
+            "merge": False,
             "num_far": problem.n,
             "neighbours": 0,
         }
-        posterior = _condition(problem, vector, weights, key, settings).gathered()
+        posterior = _condition(problem, problem.rows, vector, weights, key, settings).gathered()
         if posterior.solution.result is Result.INTERRUPTED:
             raise Stop(Ending.INTERRUPTED)
         return posterior
@@ -142,16 +146,20 @@ def _start_from_neighbours(problem: Problem, best: Best, key: RandomKey) -> None
 def _solve_last(problem: Problem, vector: Vector, key: RandomKey) -> Posterior:
     """The posterior of the learned model, from the last step's weights, as well as the user asked for."""
     settings = {**problem.last_solve._asdict(), "checkpoint": problem.file.solve_path}
-    return _condition(problem, vector, problem.file.weights, key, settings)
+    rows, weights = problem.given_rows, problem.file.weights
+    if weights is not None and len(weights) != len(rows.x) - num_repeats(rows.x):
+        weights = None  # equal inputs with different known variances are merged for the last solve only
+    return _condition(problem, rows, vector, weights, key, settings)
 
 
 def _condition(
-    problem: Problem, vector: Vector, weights: Columns | None, key: RandomKey, settings: dict[str, Any]
+    problem: Problem, rows: Rows, vector: Vector, weights: Columns | None, key: RandomKey, settings: dict[str, Any]
 ) -> Posterior:
     """The same key at every step: the same random functions."""
-    start = None if weights is None else weights[:, : 1 + settings["num_samples"]]
+    start = None if weights is None else weights[:, : rows.y.shape[1] + settings["num_samples"]]
     run: dict[str, Any] = {"key": subkey(key, "condition"), "start": start, "max_seconds": problem.deadline}
-    return problem.parameters.model(vector).condition(problem.x, problem.y, **run, **settings)
+    model = problem.parameters.model(vector)
+    return model.condition(rows.x, rows.y, noise=rows.variances(model.noise), **run, **settings)
 
 
 def _inverse_information(problem: Problem, vector: Vector, key: RandomKey) -> Float[np.ndarray, "free free"]:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from dualgp._arrays import in_wide
-from dualgp._checks import check_count, check_key, check_points, check_targets
+from dualgp._checks import check_count, check_key, check_outputs, check_points
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.learning.candidates import default_model, with_rivals
@@ -21,13 +21,15 @@ from dualgp.learning.full import LEARN_SHARE, FullData
 from dualgp.learning.method import Ending, Method, Outcome
 from dualgp.learning.priors import DEFAULT_PRIORS, Priors
 from dualgp.learning.problem import LastSolve, Problem, Step, make_problem
+from dualgp.learning.rows import NoiseRole, Rows, as_rows, merge
 from dualgp.learning.vecchia import Neighbours
 from dualgp.operators import policy
 from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solver, as_solver
 from dualgp.solvers.stopping import Deadline, as_deadline
 
-# Beyond, gradients from all rows took longer than all else and changed RMSE by less than 0.2 % (docs/learning.md).
+# Beyond, gradients from all rows took longer than all else, and changed RMSE by less than 0.2 %:
+# docs/project/lab_notes.md.
 ALL_ROWS_UP_TO = 20_000
 WORTH_A_STEP = 5e-3  # nats a row
 COMPARE_FROM = 100  # points: fewer say little about which kernel is best
@@ -44,6 +46,7 @@ class Learned:
     - `finished`: False if Ctrl-C or the time limit ended it before it was done, or the last solve did not converge.
       `interrupted` and `timed_out` say which.
     - `kernels`: where kernels were compared, how many nats a row each was worse than the one that was chosen.
+    - `noise`: the variance of every row, for `model.condition(x, y, noise=...)`; None where it is the model's.
     """
 
     model: GaussianProcess
@@ -54,6 +57,7 @@ class Learned:
     interrupted: bool = False
     timed_out: bool = False
     kernels: Mapping[str, float] = field(default_factory=dict)
+    noise: np.ndarray | None = field(default=None, repr=False)
 
 
 @in_wide
@@ -66,6 +70,8 @@ def learn(
     method: Method | str = "auto",
     priors: Priors = DEFAULT_PRIORS,
     fixed: Sequence[str] = (),
+    noise: Any = None,
+    noise_role: NoiseRole = "added",
     choose_kernel: bool = False,
     solver: Solver | str = "auto",
     num_samples: int = 16,
@@ -78,7 +84,8 @@ def learn(
 
     **Arguments:**
 
-    - `x` (n, d), `y` (n,): the data.
+    - `x` (n, d), `y` (n,): the data. With (n, k) targets one kernel and one noise are learned from k outputs together,
+      and a mean for each: bring outputs to one scale first.
     - `model`: where to start from; its kernel stays. None compares kernels (`choose_kernel`).
     - `method`: "auto" is `Exact()` up to 1,500 points and `Neighbours()` beyond. Up to 20,000 points `FullData()`
       climbs the likelihood of all rows from there, as long as a step promises 0.005 nats a row. All of them may be
@@ -86,6 +93,9 @@ def learn(
     - `priors`: by the name of a parameter, relative to the scale of the data; None for the plain likelihood.
     - `fixed`: names of parameters to leave alone, such as "noise", "mean", "lengthscale" or "kernel.left.variance".
       Infinite lengthscales stay infinite.
+    - `noise`: a known variance for each row. The model's noise is learned beyond that: `noise_role="added"` adds it to
+      all of them, "factor" multiplies them by it, as with one over weights. `fixed="noise"` leaves it as it is.
+      `Learned.noise` has the sums or products.
     - `choose_kernel`: compare other stationary kernels with that of `model`, from 100 points on, and keep the best.
     - `solver`, `num_samples`: for the posterior that `FullData` ends with. `mesh`: devices of this process for its
       solves, as for `condition`.
@@ -100,19 +110,22 @@ def learn(
     """
     deadline = as_deadline(max_seconds)
     if model is None:
-        model, choose_kernel = default_model(check_points(x), y), True
+        model, choose_kernel = default_model(check_points(x), check_outputs(y, len(x))), True
     x, y = _check_data(model, x, y, priors)
+    given = as_rows(x, y, noise, noise_role)
+    if given.y.shape[1] > 1 and not np.ndim(model.mean):
+        model = replace(model, mean=np.full(given.y.shape[1], float(model.mean)))
     last_solve = LastSolve(as_solver(solver), check_count(num_samples, "num_samples"), mesh, progress is True)
     if np.all(y == y[:1]):
-        return _set_mean(model, y)
+        return _set_mean(model, given)
     method = _as_method(method, len(y))
     key = check_key(key, "Learning") if method.needs_key or key is not None else jax.random.key(0)
-    beliefs = (dict(priors or {}), fixed, choose_kernel)
+    beliefs = (dict(priors or {}), fixed, choose_kernel, noise_role)
     settings = (type(method).__name__, vars(method), *beliefs, last_solve.solver, num_samples)
-    file = LearningFile(checkpoint, (model, x, y, key, settings))
+    file = LearningFile(checkpoint, (model, given, key, settings))
     with _reporter(progress) as report:
         limits: dict[str, Any] = {"last_solve": last_solve, "deadline": deadline, "file": file, "report": report}
-        problem = make_problem(model, x, y, priors, fixed, **limits)
+        problem = make_problem(model, merge(given), priors, fixed, given.usual_factor, given=given, **limits)
         if choose_kernel and len(y) >= COMPARE_FROM:
             problem = with_rivals(problem, priors, fixed)
         if not problem.parameters.names:
@@ -131,15 +144,16 @@ def _conclude(problem: Problem, outcome: Outcome) -> Learned:
         problem.file.delete(with_solve=outcome.posterior is not None)
     model = jax.tree.map(np.asarray, outcome.problem.parameters.model(outcome.vector))
     lost = outcome.choice.lost if outcome.choice else {}
-    message = _summarise(problem, outcome)
-    return Learned(model, outcome.posterior, tuple(problem.history), message, finished, interrupted, timed_out, lost)
+    message, noise = _summarise(problem, outcome), problem.given_rows.variances(model.noise)
+    steps = tuple(problem.history)
+    return Learned(model, outcome.posterior, steps, message, finished, interrupted, timed_out, lost, noise)
 
 
 def _check_data(model: Any, x: Any, y: Any, priors: Any) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(model, GaussianProcess):
         raise TypeError(f"model must be a GaussianProcess(kernel, noise), got {type(model).__name__}.")
     x = np.asarray(model.kernel.points(x))
-    y = np.asarray(check_targets(y, x.shape[0]))
+    y = np.asarray(check_outputs(y, x.shape[0]))
     if len(y) == 0:
         raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
     if priors is not None and not isinstance(priors, Mapping):
@@ -169,10 +183,11 @@ def time_to_learn(deadline: Deadline, n: int) -> Deadline:
     return deadline.share(LEARN_SHARE) if n > ALL_ROWS_UP_TO else deadline  # up to there, learning ends with a solve
 
 
-def _set_mean(model: GaussianProcess, y: np.ndarray) -> Learned:
+def _set_mean(model: GaussianProcess, rows: Rows) -> Learned:
     """The mean of a constant is that constant; about the rest it says nothing."""
-    learned = replace(model, mean=np.asarray(y[0], np.float64))
-    return Learned(learned, None, (), f"All y are {float(y[0]):.4g}: the mean was set to it, the rest left as it was.")
+    mean = rows.y[0] if rows.y.shape[1] > 1 else rows.y[0, 0]
+    message = f"All y are {np.array2string(mean, precision=4)}: the mean was set to it, the rest left as it was."
+    return Learned(replace(model, mean=mean), None, (), message, noise=rows.variances(model.noise))
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class Parameters(eqx.Module):
         held = np.array([any(_matches(entry, name) for name in fixed) for entry in names])
         # An infinite lengthscale says that its input does not matter: there is nothing to learn about it.
         self.free = np.flatnonzero(~held & np.isfinite(self.values))
-        self.is_mean = np.array([names[i] == "mean" for i in self.free], bool)
+        self.is_mean = np.array([names[i].partition("[")[0] == "mean" for i in self.free], bool)
 
     @property
     def names(self) -> list[str]:

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int
 from dualgp._arrays import compiled, in_wide
 from dualgp._types import AnyArray, Columns
 from dualgp.learning.parameters import Parameters, Vector
+from dualgp.learning.rows import RowNoise
 from dualgp.operators import KernelOperator
 from dualgp.posterior import Posterior
 
@@ -29,13 +30,18 @@ TILES_AT_ONCE = 64  # in a compiled call: 0.06 s with 9 inputs, 0.6 s with 90 an
 
 @in_wide
 def pathwise_gradient(
-    parameters: Parameters, vector: Vector, posterior: Posterior, check_time: Callable[[], Any] = lambda: None
+    parameters: Parameters,
+    vector: Vector,
+    posterior: Posterior,
+    terms: RowNoise | None = None,
+    check_time: Callable[[], Any] = lambda: None,
 ) -> Vector:
     """The gradient of the log likelihood from a posterior's weights. `check_time` is called every now and then."""
     operator, weights = _operator(parameters, vector, posterior.x), jnp.asarray(posterior.weights)
+    k = posterior.num_outputs
     x_tiles, v_tiles = _tiles(operator.x), _tiles(weights, 0.0)
-    point, share = jnp.asarray(vector), _shares(weights)
-    gradient = np.asarray(_noise_and_mean_gradient(parameters, point, weights, share))
+    point, share = jnp.asarray(vector), _shares(weights, k)
+    gradient = np.asarray(_noise_and_mean_gradient(parameters, point, weights, share, terms, k))
     for row in range(len(x_tiles)):
         for column in range(row, len(x_tiles), TILES_AT_ONCE):
             check_time()
@@ -50,7 +56,7 @@ def measure_seconds(parameters: Parameters, vector: Vector, x: np.ndarray, num_c
     operator = _operator(parameters, vector, x, np.float32)
     tiles = _tiles(operator.x)
     v = jnp.zeros((*tiles.shape[:2], num_columns), jnp.float32)
-    arguments = parameters, jnp.asarray(vector), tiles, v, _shares(v[0]), jnp.asarray([0, 0]), operator.careful
+    arguments = parameters, jnp.asarray(vector), tiles, v, _shares(v[0], 1), jnp.asarray([0, 0]), operator.careful
     jax.block_until_ready(_kernel_gradient(*arguments))  # compiles
     began = time.perf_counter()
     jax.block_until_ready(_kernel_gradient(*arguments))
@@ -71,9 +77,9 @@ def _tiles(rows: AnyArray, filler: float | None = None) -> Float[Array, "tiles s
     return jnp.concatenate([rows, more]).reshape(-1, TILE, rows.shape[1])
 
 
-def _shares(weights: Columns) -> Float[Array, " s"]:
-    """What each column counts in the gradient: the mean's 1/2, the samples together -1/2."""
-    return jnp.full(weights.shape[1], -0.5 / (weights.shape[1] - 1), weights.dtype).at[0].set(0.5)
+def _shares(weights: Columns, k: int) -> Float[Array, " s"]:
+    """What each column counts in the gradient: those of k means 1/2, the samples together -k/2."""
+    return jnp.full(weights.shape[1], -0.5 * k / (weights.shape[1] - k), weights.dtype).at[:k].set(0.5)
 
 
 @compiled
@@ -101,9 +107,17 @@ def _kernel_gradient(
 
 @eqx.filter_jit
 def _noise_and_mean_gradient(
-    parameters: Parameters, vector: AnyArray, v: Columns, share: Float[Array, " s"]
+    parameters: Parameters, vector: AnyArray, v: Columns, share: Float[Array, " s"], terms: RowNoise | None, k: int
 ) -> Float[Array, " free"]:
-    """d/du of noise * sum_s share_s v_s^T v_s + mean * 1^T v_y."""
-    wide, model = v.astype(vector.dtype), parameters.model
-    by_noise, by_mean = jnp.sum(share * jnp.sum(wide**2, axis=0)), jnp.sum(wide[:, 0])
-    return jax.grad(lambda vector: by_noise * model(vector).noise + by_mean * model(vector).mean)(vector)
+    """d/du of sum_i variance_i sum_s share_s v_is^2 + mean^T (1^T v_y), and of what merged rows say beyond that."""
+    wide = v.astype(vector.dtype)
+    by_row, by_mean = jnp.sum(share * wide**2, axis=1), jnp.sum(wide[:, :k], axis=0)
+
+    def value(vector: AnyArray) -> Array:
+        model = parameters.model(vector)
+        mean = jnp.sum(by_mean * model.mean)
+        if terms is None:
+            return jnp.sum(by_row) * model.noise + mean
+        return jnp.sum(by_row * terms.variance(model.noise)) + terms.log_repeats(model.noise) + mean
+
+    return jax.grad(value)(vector)

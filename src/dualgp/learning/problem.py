@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from dualgp.learning.checkpoint import LearningFile
 from dualgp.learning.method import Ending, Stop
 from dualgp.learning.parameters import LEAST_NOISE, LIMIT, Parameters, Vector
 from dualgp.learning.priors import DEFAULT_PRIORS, Penalty, Priors, penalty
+from dualgp.learning.rows import RowNoise, Rows
 from dualgp.operators import policy
 from dualgp.solvers import Solver
 from dualgp.solvers.stopping import Deadline
@@ -54,8 +56,7 @@ class LastSolve(NamedTuple):
 class Problem:
     """Data and model, the limits of learning, and the steps so far."""
 
-    x: np.ndarray
-    y: np.ndarray
+    rows: Rows
     parameters: Parameters
     penalty: Penalty
     typical: Vector  # parameters of the size that the data suggest, whatever the model starts from
@@ -68,10 +69,32 @@ class Problem:
     span: tuple[float, float] = (0.0, 1.0)  # which part of the whole work this is
     name: str = ""  # of the kernel
     rivals: Callable[[GaussianProcess], list[Problem]] | None = None  # the same with other kernels, from a model
+    given: Rows | None = None  # the rows as they were before equal inputs were merged
+    noise_unit: float = 1.0  # the usual factor of the noise
+
+    @property
+    def x(self) -> np.ndarray:
+        """Inputs, all different."""
+        return self.rows.x
+
+    @property
+    def y(self) -> Float[np.ndarray, "n k"]:
+        """Targets."""
+        return self.rows.y
+
+    @property
+    def terms(self) -> RowNoise | None:
+        """The noise of the rows, if it is not the model's."""
+        return self.rows.terms
+
+    @property
+    def given_rows(self) -> Rows:
+        """The rows before equal inputs were merged."""
+        return self.rows if self.given is None else self.given
 
     @property
     def n(self) -> int:
-        """The number of points."""
+        """The number of rows."""
         return len(self.y)
 
     def within(self, share: float) -> Problem:
@@ -99,17 +122,24 @@ class Problem:
 
 
 def make_problem(
-    model: GaussianProcess, x: np.ndarray, y: np.ndarray, priors: Priors, fixed: Sequence[str] = (), **settings: Any
+    model: GaussianProcess,
+    rows: Rows,
+    priors: Priors,
+    fixed: Sequence[str] = (),
+    noise_unit: float = 1.0,
+    **settings: Any,
 ) -> Problem:
     """The problem of learning `model` from data; `settings` are further fields of `Problem`."""
-    y_variance = float(np.var(y, dtype=np.float64))
-    x_scale = _input_scales(x)
+    y_variance = float(np.mean(np.var(rows.y, axis=0)))
+    x_scale, n = _input_scales(rows.x), len(rows.y)
     parameters = Parameters(model, fixed, scale=math.sqrt(y_variance))
-    sizes = penalty(parameters, DEFAULT_PRIORS, x_scale, y_variance)
+    believe = partial(penalty, parameters, x_scale=x_scale, y_variance=y_variance, noise_unit=noise_unit)
+    sizes = believe(DEFAULT_PRIORS)
     typical = np.where(np.isfinite(sizes.spread), sizes.centre, parameters.start)
-    typical[parameters.is_mean] = float(np.mean(y, dtype=np.float64)) / parameters.scale
-    bounds = _box(parameters, typical, y_variance, len(y) > policy.SOLVE_EXACTLY_UP_TO)
-    return Problem(x, y, parameters, penalty(parameters, priors, x_scale, y_variance), typical, bounds, **settings)
+    means = np.broadcast_to(rows.y.mean(axis=0) if np.ndim(model.mean) else rows.y.mean(), np.shape(model.mean)).ravel()
+    typical[parameters.is_mean] = means[: parameters.is_mean.sum()] / parameters.scale
+    bounds = _box(parameters, typical, y_variance, noise_unit, n > policy.SOLVE_EXACTLY_UP_TO)
+    return Problem(rows, parameters, believe(priors), typical, bounds, noise_unit=noise_unit, **settings)
 
 
 def _input_scales(x: np.ndarray) -> Float[np.ndarray, " d"]:
@@ -120,7 +150,7 @@ def _input_scales(x: np.ndarray) -> Float[np.ndarray, " d"]:
 
 
 def _box(
-    parameters: Parameters, typical: Vector, y_variance: float, by_iterations: bool
+    parameters: Parameters, typical: Vector, y_variance: float, noise_unit: float, by_iterations: bool
 ) -> Float[np.ndarray, "free 2"]:
     """LIMIT around the start and the data's scale; the noise is at least LEAST_NOISE, or what it starts from.
 
@@ -130,7 +160,7 @@ def _box(
     box = np.stack([np.minimum(start, typical) - LIMIT, np.maximum(start, typical) + LIMIT], axis=1)
     is_noise = np.array([name == "noise" for name in parameters.names], bool)
     box[is_noise, 0] = np.minimum(
-        math.log((SOLVABLE_NOISE if by_iterations else LEAST_NOISE) * y_variance), start[is_noise]
+        math.log((SOLVABLE_NOISE if by_iterations else LEAST_NOISE) * y_variance / noise_unit), start[is_noise]
     )
     if by_iterations:
         is_variance = np.array([name.endswith("variance") for name in parameters.names], bool)

@@ -63,5 +63,6 @@ def neighbour_groups(problem: Problem, vector: Vector, num: int, size: int, key:
         problem.check_time()
         squared = ((coordinates - coordinates[centre]) ** 2).sum(axis=1)
         near = np.argpartition(squared, min(size, problem.n) - 1)[:size]
-        groups.append(as_group(problem.x[near], problem.y[near]))
+        terms = None if problem.terms is None else problem.terms.take(near)
+        groups.append(as_group(problem.x[near], problem.y[near], terms))
     return groups

@@ -19,14 +19,14 @@ COORDINATE_COLUMNS = 32  # enough to tell which rows are alike: their entries in
 
 
 class DenseOperator(Operator):
-    """A = K + noise * I for a matrix K that is in memory."""
+    """A = K + diag(noise) for a matrix K that is in memory; `noise`: a variance, or one for each row."""
 
     matrix: Float[AnyArray, "n n"]
     noise: Noise
     layout: Local = eqx.field(static=True)
 
     def __init__(self, matrix: Float[AnyArray, "n n"], noise: Any) -> None:
-        self.matrix, self.noise, self.layout = matrix, as_noise(noise), Local(matrix.shape[0])
+        self.matrix, self.noise, self.layout = matrix, as_noise(noise, matrix.shape[0]), Local(matrix.shape[0])
 
     @property
     def dtype(self) -> np.dtype:
@@ -69,7 +69,7 @@ class DenseOperator(Operator):
         return rows + np.asarray(self.noise.diagonal(index, rows.dtype))[:, None] * np.asarray(v)[index]
 
     def subset(self, index: Int[np.ndarray, " rows"]) -> DenseOperator:
-        return DenseOperator(self.matrix[index][:, index], self.noise)
+        return DenseOperator(self.matrix[index][:, index], self.noise.subset(index))
 
     def fingerprint(self, *columns: Columns) -> Any:
         return self, *columns

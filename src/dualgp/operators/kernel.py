@@ -24,11 +24,11 @@ from dualgp.operators.tiles import in_row_blocks, precision, tiled_product
 
 
 class KernelOperator(Operator):
-    """A = k(x, x) + noise * I for a kernel and data.
+    """A = k(x, x) + diag(noise) for a kernel and data.
 
     **Arguments:**
 
-    - `kernel`, `x` of shape (n, d), `noise`: a variance, positive.
+    - `kernel`, `x` of shape (n, d), `noise`: a variance, positive, or (n,) of them, one for each row.
     - `mesh`: devices to shard the rows over: a `jax.sharding.Mesh`, a number, "all" or a list; by default none. Every
       process passes the whole data as x. A memory map, or anything else with a shape and slices, is read only where
       this process has rows.
@@ -72,7 +72,7 @@ class KernelOperator(Operator):
             dtype = min(np.dtype(dtype), np.dtype(np.float64), key=lambda one: one.itemsize)
         if x.shape[0] == 0:
             raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
-        self.kernel, self.noise, self.layout = kernel, as_noise(noise), make_layout(x.shape[0], mesh)
+        self.kernel, self.noise, self.layout = kernel, as_noise(noise, x.shape[0]), make_layout(x.shape[0], mesh)
         own = kernel.stored(x if mesh is None else kernel.points(np.asarray(x[self.layout.own])), dtype)
         check_finite(own, "x in the operator's precision")
         # Padded with a real point: zeros could lie far away, and distances are centred on what is evaluated.
@@ -185,7 +185,8 @@ class KernelOperator(Operator):
 
     def subset(self, index: Int[np.ndarray, " rows"]) -> KernelOperator:
         x, memory = self.layout.collect(self.x)[index], 0 if self.kept is None else None
-        return KernelOperator(self.kernel, x, self.noise, mesh=self.layout.mesh, memory=memory, dtype=self.dtype)
+        noise, mesh = self.noise.subset(index), self.layout.mesh
+        return KernelOperator(self.kernel, x, noise, mesh=mesh, memory=memory, dtype=self.dtype)
 
     def fingerprint(self, *columns: Columns) -> Any:
         # Whether K is kept makes no difference.

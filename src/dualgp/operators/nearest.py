@@ -19,6 +19,7 @@ from dualgp._types import AnyArray, Points
 from dualgp.kernels import Kernel
 from dualgp.operators import policy
 from dualgp.operators.layout import Layout, Local
+from dualgp.operators.noise import Noise
 from dualgp.operators.small import map_in_threads, solve_each
 
 
@@ -112,7 +113,7 @@ def _most_correlated(
 
 @in_wide
 def neighbour_weights(
-    search: NearestRows, noise: Any, points: AnyArray, near: Int[np.ndarray, "m num"], term: Kernel | None = None
+    search: NearestRows, noise: Noise, points: AnyArray, near: Int[np.ndarray, "m num"], term: Kernel | None = None
 ) -> tuple[Float[np.ndarray, "m num"], Float[np.ndarray, " m"]]:
     """u = A_NN^-1 k(N, point) and k(point, point) - k(point, N) u for each point and its rows N, in float64.
 
@@ -127,8 +128,8 @@ def neighbour_weights(
     def equations(some: slice) -> tuple[np.ndarray, ...]:
         batch = np.resize(near[some], (size, num))  # of one shape, so that it is compiled once
         block = np.resize(points[some], (size, points.shape[1])).astype(np.float64)
-        rows, noises = search.read(batch).astype(np.float64), np.broadcast_to(np.float64(noise), (size, num))
-        made = _equations(search.kernel, noises, block, rows, term)
+        rows, variances = search.read(batch).astype(np.float64), noise.diagonal(batch, np.float64)
+        made = _equations(search.kernel, variances, block, rows, term)
         return tuple(np.asarray(array)[: some.stop - some.start] for array in made)
 
     with one_blas_thread(num):
@@ -140,7 +141,11 @@ def neighbour_weights(
 
 @full_precision
 def weigh_neighbours(
-    kernel: Kernel, noise: AnyArray, point: Float[AnyArray, " d"], rows: Points, term: Kernel | None = None
+    kernel: Kernel,
+    noise: Float[AnyArray, " num"],
+    point: Float[AnyArray, " d"],
+    rows: Points,
+    term: Kernel | None = None,
 ) -> tuple[Float[Array, " num"], Float[Array, ""]]:
     """`neighbour_weights` of one point, for use inside `jax.jit`."""
     matrix, across, own = _equations_of(kernel, noise, point, rows, term)
@@ -160,7 +165,7 @@ def _solve_equations(
 
 
 def _equations_of(
-    kernel: Kernel, noise: AnyArray, point: Float[AnyArray, " d"], rows: Points, term: Kernel | None
+    kernel: Kernel, noise: Float[AnyArray, " num"], point: Float[AnyArray, " d"], rows: Points, term: Kernel | None
 ) -> tuple[Float[Array, "num num"], Float[Array, " num"], Float[Array, ""]]:
     """A_NN, k(N, point) and k(point, point) of one point.
 
@@ -170,8 +175,7 @@ def _equations_of(
     asked = kernel if term is None else term
     matrix = kernel(rows, rows)
     rounding = 4 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)
-    noise = jnp.broadcast_to(jnp.asarray(noise, matrix.dtype), len(rows))
-    matrix = matrix + jnp.diag(noise + rounding)
+    matrix = matrix + jnp.diag(jnp.asarray(noise, matrix.dtype) + rounding)
     return matrix, asked(rows, point[None])[:, 0], asked.diagonal(point[None])[0]
 
 

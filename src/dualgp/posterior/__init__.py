@@ -9,7 +9,8 @@ prior.py      draws from the prior as functions
 near.py       the near field: one more block step around the query, with its nearest rows
 predictor.py  mean and deviations at a block of points: prior, far field and near field put together, in this one place
 paths.py      posterior functions, to be called and differentiated
-posterior.py  what one asks of a posterior
+posterior.py  what one asks of a posterior; observations.py: the noise of what would be observed
+bounds.py     how far the mean is from the exact one at most
 exact.py      standard deviations from a Cholesky factor; sampled.py: from samples
 terms.py      one term of a sum of kernels
 sentences.py  what was done, in plain words

@@ -14,7 +14,8 @@ from dualgp._checks import check_values
 from dualgp._types import AnyArray, Points
 from dualgp.kernels import Kernel
 from dualgp.operators import policy
-from dualgp.posterior.posterior import Posterior, refuse_traced_covariance, with_noise
+from dualgp.posterior.observations import noise_of_new, refuse_traced_covariance, with_noise
+from dualgp.posterior.posterior import Posterior
 from dualgp.posterior.sampled import moments
 
 
@@ -30,30 +31,36 @@ class ExactPosterior(Posterior):
     def is_exact(self) -> bool:
         return True
 
-    def predict(self, x: Any, *, noise: bool = False) -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
+    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         if is_traced(x):
             more = " The exact one, from the Cholesky factor, is for calls outside jax.jit, jax.grad and jax.vmap."
             return with_noise(self, *moments(self, x, more), noise)
         return with_noise(self, self.mean(x), self._variance(x), noise)
 
     @in_wide
-    def covariance(self, x: Any, *, noise: bool = False) -> Float[np.ndarray, "m m"]:
+    def covariance(self, x: Any, *, noise: Any = False) -> Float[np.ndarray, "m m"]:
         """k(x, x') - k(x, X) A^-1 k(X, x'), in float64: m^2 numbers."""
         refuse_traced_covariance(x)
         points = self._points(x)
         half = self._half(points)
         covariance = _matrix(self.model.kernel, points) - half.T @ half
         check_values(covariance, x)
-        covariance[np.diag_indices_from(covariance)] += float(self.model.noise) if noise else 0.0
+        covariance[np.diag_indices_from(covariance)] += noise_of_new(self, noise, len(points))
         return covariance
 
-    def leave_one_out(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    def _leave_rows_out(self) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
         from scipy.linalg import lapack
 
-        targets, weights = (np.asarray(array)[:, 0].astype(np.float64) for array in (self.targets, self.weights))
+        k = self.num_outputs
+        targets, weights = (np.asarray(array)[:, :k].astype(np.float64) for array in (self.targets, self.weights))
         root, _ = lapack.dtrtri(np.asarray(self.solution.factor), lower=1)
         inverse_q = 1.0 / np.einsum("ij,ij->j", np.tril(root), np.tril(root))
-        return float(self.model.mean) + targets - weights * inverse_q, np.sqrt(inverse_q)
+        return np.asarray(self.model.mean) + targets - weights * inverse_q[:, None], inverse_q
+
+    def _scores(self) -> Float[np.ndarray, "rows k"]:
+        mean, variance = self._leave_rows_out()
+        errors = np.asarray(self.model.mean) + self._host_targets - mean
+        return (errors / np.sqrt(variance)[:, None])[self._single_rows()]
 
     @in_wide
     def _variance(self, x: Any) -> Float[np.ndarray, " m"]:

@@ -27,6 +27,7 @@ from dualgp._types import AnyArray, Columns, Points
 from dualgp.kernels import Kernel
 from dualgp.operators import policy
 from dualgp.operators.nearest import NearestRows, nearest_inside_jit, neighbour_weights, weigh_neighbours
+from dualgp.operators.noise import Noise
 from dualgp.operators.variance import combine_variances
 
 
@@ -46,7 +47,7 @@ class NearField(eqx.Module):
     `term`: the term of the kernel that it is the near field of, if not of the whole.
     """
 
-    noise: AnyArray
+    noise: Noise
     x: Points
     residuals: Columns | None
     targets: Columns
@@ -78,7 +79,8 @@ class NearField(eqx.Module):
 
         def values(query: tuple[Float[Array, " d"], Array]) -> NearValues:
             point, near = query
-            weights, variance = weigh_neighbours(kernel, self.noise, point, x[near].astype(points.dtype), self.term)
+            noise = self.noise.diagonal(near, points.dtype)
+            weights, variance = weigh_neighbours(kernel, noise, point, x[near].astype(points.dtype), self.term)
             correction, alone = (weights @ array[near] for array in columns)
             return NearValues(correction, alone, variance)
 
@@ -94,7 +96,8 @@ class NearField(eqx.Module):
 
         def value(query: tuple[Float[Array, " d"], Array, Array]) -> Float[Array, ""]:
             point, near, residual = query
-            return weigh_neighbours(kernel, self.noise, point, x[near], self.term)[0] @ residual
+            noise = self.noise.diagonal(near, points.dtype)
+            return weigh_neighbours(kernel, noise, point, x[near], self.term)[0] @ residual
 
         queries = (points.reshape(s * q, d), near, residuals)
         return jax.lax.map(value, queries, batch_size=self._batch).reshape(s, q)
@@ -112,17 +115,17 @@ class NearField(eqx.Module):
 
 
 def leave_rows_out(
-    near_field: NearField, weights: Columns, rows: Int[np.ndarray, " rows"]
-) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
-    """The error of the prediction of these rows from all others, and the variance of that error, noise included."""
-    search, size = near_field.search, policy.POINT_BLOCK
-    errors, variances = np.empty(len(rows)), np.empty(len(rows))
+    near_field: NearField, weights: Columns, rows: Int[np.ndarray, " rows"], num_outputs: int = 1
+) -> tuple[Float[np.ndarray, "rows k"], Float[np.ndarray, " rows"]]:
+    """The errors of predictions of these rows from all others, and the variance of these errors, noise included."""
+    search, size, k = near_field.search, policy.POINT_BLOCK, num_outputs
+    errors, variances = np.empty((len(rows), k)), np.empty(len(rows))
     for start in range(0, len(rows), size):
         some = rows[start : start + size]
         x = search.read(some[:, None])[:, 0]
         near = search.query_others(some, x, near_field.num)
         u, variance = neighbour_weights(search, near_field.noise, x, near)
-        variance = variance + float(near_field.noise)
+        variance = variance + np.asarray(near_field.noise.diagonal(some, np.float64))
 
         def leave_out(columns: Columns, some: Any = some, near: Any = near, u: Any = u) -> Float[np.ndarray, "rows s"]:
             own = search.read(some[:, None], columns)[:, 0].astype(np.float64)
@@ -132,6 +135,6 @@ def leave_rows_out(
         both = alone
         if near_field.residuals is not None:
             both = leave_out(near_field.residuals) + weights[some].astype(np.float64) * variance[:, None]
-            variance = combine_variances(both[:, 1:], alone[:, 1:], variance)
-        errors[start : start + size], variances[start : start + size] = both[:, 0], variance
+            variance = combine_variances(both[:, k:], alone[:, k:], variance)
+        errors[start : start + size], variances[start : start + size] = both[:, :k], variance
     return errors, variances

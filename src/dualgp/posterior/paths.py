@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import as_parameter, full_precision, wide
+from dualgp._arrays import as_parameter, full_precision, is_traced, wide
 from dualgp._checks import check_values
 from dualgp._types import AnyArray, Columns, Points
 from dualgp.operators.cross import CrossProduct, evaluate_blocks
@@ -28,6 +28,8 @@ from dualgp.posterior.prior import PriorPaths
 class SamplePaths(eqx.Module):
     """Posterior functions: `f(x)` has shape (s, m) for m points, `f[i]` is a single one, `len(f)` their number.
 
+    With k outputs it is (s, m, k); columns of weights are then in order of functions, the k outputs of each together.
+
     Concrete inputs give NumPy arrays, in blocks of test points; inside `jax.jit`, `jax.grad` or `jax.vmap` it is an
     ordinary JAX function, in the caller's precision.
     """
@@ -36,16 +38,20 @@ class SamplePaths(eqx.Module):
     prior: PriorPaths
     update: CrossProduct
     near: NearField | None = None
+    num_outputs: int = eqx.field(static=True, default=1)
 
-    def __call__(self, x: Any) -> Float[AnyArray, "s m"]:
+    def __call__(self, x: Any) -> Float[AnyArray, "s m *k"]:
         blocks = evaluate_blocks((self.prior, self.update), x, self.update.x, self.update.kernel)
+        mean = self.mean if not self.mean.ndim else (jnp if is_traced(self.mean) else np).tile(self.mean, len(self))
         values = [
-            self.mean.astype(update.dtype) + prior + update + self._correction(points, update.dtype)
+            mean.astype(update.dtype) + prior + update + self._correction(points, update.dtype)
             for points, (prior, update) in blocks
         ]
         joined = values[0] if len(values) == 1 else np.concatenate(values)
         check_values(joined, x)
-        return joined.T
+        if self.num_outputs == 1:
+            return joined.T
+        return joined.reshape(len(joined), len(self), self.num_outputs).swapaxes(0, 1)
 
     def _correction(self, points: AnyArray, dtype: Any) -> Any:
         return np.zeros((), dtype) if self.near is None else self.near(points).correction.astype(dtype)
@@ -56,6 +62,8 @@ class SamplePaths(eqx.Module):
 
         For use inside `jax.jit`; value and gradient are summed tile by tile, so that nothing is computed twice.
         """
+        if self.num_outputs > 1:
+            raise ValueError("These functions have several outputs. Choose one: post.output(0).samples.")
         s, q, d = x.shape
 
         def prior(points: Float[Array, "s q d"]) -> Float[Array, "s q"]:
@@ -86,7 +94,8 @@ class SamplePaths(eqx.Module):
 
     def average(self) -> SamplePaths:
         """One function, the average of all."""
-        return self._combine(lambda columns: columns.mean(axis=1, keepdims=True))
+        k = self.num_outputs
+        return self._combine(lambda columns: columns.reshape(len(columns), -1, k).mean(axis=1))
 
     def _combine(self, linear: Callable[[Columns], Columns]) -> SamplePaths:
         """Functions whose columns are linear combinations of those here."""
@@ -99,14 +108,15 @@ class SamplePaths(eqx.Module):
         return f"SamplePaths({len(self)} functions of {self.update.x.shape[1]} inputs)"
 
     def __len__(self) -> int:
-        return self.update.weights.shape[1]
+        return self.update.weights.shape[1] // self.num_outputs
 
     def __getitem__(self, index: int | slice) -> SamplePaths:
         if isinstance(index, (int, np.integer)):
             if not -len(self) <= index < len(self):
                 raise IndexError(f"There are {len(self)} functions, got index {index}.")
             index = slice(index % len(self), index % len(self) + 1)
-        return self._combine(lambda columns: columns[:, index])
+        columns = np.arange(len(self) * self.num_outputs).reshape(len(self), -1)[index].ravel()
+        return self._combine(lambda every: every[:, columns])
 
     # Equal means identical, so that `jax.jit(f)` works: arrays have no hash.
     def __eq__(self, other: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,20 +15,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from dualgp._arrays import in_wide, is_traced, on_device, wide
-from dualgp._checks import check_targets, check_values, refuse_traced
+from dualgp._arrays import in_wide, is_traced, wide
+from dualgp._checks import check_outputs
 from dualgp._types import AnyArray, Columns, Points, RandomKey
 from dualgp.operators import policy
 from dualgp.operators.cross import CrossProduct
 from dualgp.operators.layout import Layout, Local
+from dualgp.operators.merging import GivenRows
 from dualgp.operators.nearest import NearestRows
 from dualgp.operators.noise import Noise
-from dualgp.operators.tiles import precision
+from dualgp.posterior.bounds import error_bound
+from dualgp.posterior.calibration import Calibration
 from dualgp.posterior.near import NearField
 from dualgp.posterior.paths import SamplePaths
 from dualgp.posterior.predictor import Predictor
 from dualgp.posterior.prior import PriorPaths, draw_targets
-from dualgp.posterior.sentences import report_size, report_solution
+from dualgp.posterior.quantiles import Quantiles
+from dualgp.posterior.sentences import report_noise, report_size, report_solution
 
 if TYPE_CHECKING:
     from dualgp.gp import GaussianProcess
@@ -46,16 +49,18 @@ class AllRows(eqx.Module):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior(ABC):
+class Posterior(Quantiles):
     """A Gaussian process conditioned on data. Made by `GaussianProcess.condition`.
 
     `far` is k(x, G) @ weights, as the operator made it, for the rows G that have weights: all, unless `all_rows` says
-    otherwise. `targets` (n, 1 + s) are those of the mean, then those of s zero-mean sample deviations phi(X) @ w +
-    epsilon. `residuals` are targets - A @ weights; None where they are not known, or where no row has a weight.
+    otherwise. `targets` (n, k + s) are those of the means of k outputs, then those of s zero-mean sample deviations
+    phi(X) @ w + epsilon. `residuals` are targets - A @ weights; None where they are not known, or no row has a weight.
     `neighbours`: of the near field, which corrects the far field by the residuals of the nearest of all rows; 0 for
     none. `dtype`: in which the inputs were solved for (an exact posterior predicts in float64 whatever that was).
-    `draw_key`: randomness of the samples' epsilon. Where no row has a weight, `targets` has the mean's column alone,
-    and functions are drawn at the data when they are first asked for.
+    `draw_key`: randomness of the samples' epsilon. Where no row has a weight, `targets` has the means' columns alone,
+    and functions are drawn at the data when they are first asked for. `noise`: the variances of the rows; None for the
+    model's. `given`: the rows as they were given, where those with equal inputs were merged. `scored`: the
+    calibration, where it is known.
     """
 
     model: GaussianProcess
@@ -68,13 +73,16 @@ class Posterior(ABC):
     neighbours: int = 0
     all_rows: AllRows | None = None
     draw_key: AnyArray | None = None
+    noise: Noise | None = None
+    given: GivenRows | None = None
+    scored: Calibration | None = None
 
     @abstractmethod
-    def predict(self, x: Any, *, noise: bool = False) -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
+    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         """Mean and standard deviation together, in one pass over the data; see `std`."""
 
     @abstractmethod
-    def covariance(self, x: Any, *, noise: bool = False) -> Float[np.ndarray, "m m"]:
+    def covariance(self, x: Any, *, noise: Any = False) -> Float[np.ndarray, "m m"]:
         """The joint posterior covariance at (m, d) points, of the function or of new observations: m^2 numbers."""
 
     @property
@@ -88,15 +96,26 @@ class Posterior(ABC):
         """Whether means and standard deviations are those of all rows, up to rounding in float64."""
 
     @abstractmethod
-    def leave_one_out(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    def _leave_rows_out(self) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
+        """Means of each row of `x` given all others, and variances of these predictions, the row's noise included."""
+
+    def leave_one_out(self, *, groups: bool = False) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
         """Mean and standard deviation of each observation given all others: a check that needs no held-out data.
 
-        With q = diag(A^-1): y - weights / q and 1 / sqrt(q).
+        With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Rows with equal inputs leave together. With `groups` they
+        are one row, that of `x`, whose observation is their mean.
 
         To compare models::
 
             before, after = (dg.metrics.nll(y, *model.condition(x, y, key=key).leave_one_out()) for model in models)
         """
+        mean, variance = self._leave_rows_out()
+        if self.given is not None and not groups:
+            place, rows = np.asarray(self.given.place), np.arange(self.layout.n)
+            own = np.asarray(self.row_noise.diagonal(rows, np.float64))
+            noise = np.asarray(self.given.noise.diagonal(np.arange(len(place)), np.float64))
+            mean, variance = mean[place], np.maximum(variance - own, 0.0)[place] + noise
+        return mean[:, 0] if self.num_outputs == 1 else mean, np.sqrt(variance)
 
     @abstractmethod
     def _explained(self, x: Any) -> Float[np.ndarray, " m"]:
@@ -104,7 +123,7 @@ class Posterior(ABC):
 
     @property
     def x(self) -> Points:
-        """All rows of the data."""
+        """All rows of the data, those with equal inputs merged."""
         return self.far.x if self.all_rows is None else self.all_rows.x
 
     @property
@@ -120,7 +139,12 @@ class Posterior(ABC):
     @property
     def n(self) -> int:
         """The number of data."""
-        return self.layout.n
+        return self.layout.n if self.given is None else len(self.given.place)
+
+    @property
+    def row_noise(self) -> Noise:
+        """The variances of the noise of the rows of `x`."""
+        return Noise(self.model.noise) if self.noise is None else self.noise
 
     @property
     def num_far(self) -> int:
@@ -130,7 +154,12 @@ class Posterior(ABC):
     @property
     def num_samples(self) -> int:
         """How many sample functions there are."""
-        return self.weights.shape[1] - 1
+        return 0 if self.prior is None else self.prior.weights.shape[1]
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs y has, with a column of `weights` and `targets` for each."""
+        return self.weights.shape[1] - self.num_samples
 
     @property
     def d(self) -> int:
@@ -140,20 +169,23 @@ class Posterior(ABC):
     @cached_property
     def predictor(self) -> Predictor:
         """What forms mean and deviations."""
-        return Predictor(self.model.mean, self.prior, self.far, self._near_field(self._drawn_targets))
+        near = self._near_field(self._drawn_targets)
+        return Predictor(self.model.mean, self.prior, self.far, near, self.num_outputs)
 
     @cached_property
     def mean_predictor(self) -> Predictor:
-        """What forms the mean, and the variance given the neighbours alone: nothing is drawn for it."""
+        """What forms the means, and the variance given the neighbours alone: nothing is drawn for it."""
+        k = self.num_outputs
         with wide(), jax.ensure_compile_time_eval():
-            far = eqx.tree_at(lambda far: far.weights, self.far, self.far.weights[:, :1])
+            far = eqx.tree_at(lambda far: far.weights, self.far, self.far.weights[:, :k])
             near = self._near_field(self.targets)
-            return Predictor(self.model.mean, None, far, near and near.map_columns(lambda columns: columns[:, :1]))
+            near = near and near.map_columns(lambda columns: columns[:, :k])
+            return Predictor(self.model.mean, None, far, near, k)
 
     def _near_field(self, targets: Columns) -> NearField | None:
         if not self.neighbours:
             return None
-        return NearField(self.model.noise, self.x, self.residuals, targets, self.neighbours, self.search)
+        return NearField(self.row_noise, self.x, self.residuals, targets, self.neighbours, self.search)
 
     @cached_property
     def search(self) -> NearestRows:
@@ -163,9 +195,9 @@ class Posterior(ABC):
     @cached_property
     def _drawn_targets(self) -> Columns:
         """Targets with all columns."""
-        if self.prior is None or self.draw_key is None or self.targets.shape[1] > 1:
+        if self.prior is None or self.draw_key is None or self.targets.shape[1] > self.num_outputs:
             return self.targets
-        layout, noise = self.layout, Noise(self.model.noise)
+        layout, noise = self.layout, self.row_noise
         own, first = (layout.read_own(array) for array in (self.x, self.targets))
         drawn = draw_targets(self.prior, self.model.kernel, noise, self.draw_key, own, layout.n, layout.own)
         with wide():
@@ -184,12 +216,14 @@ class Posterior(ABC):
         # A float64 array of JAX's is not safe where 64-bit types are off; one of NumPy's may be passed to `jax.jit`.
         return _as_numpy(paths, np.float64) if isinstance(self.layout, Local) else paths
 
-    def mean(self, x: Any) -> Float[AnyArray, " m"]:
-        """The posterior mean at (m, d) points."""
+    def mean(self, x: Any) -> Float[AnyArray, "m ..."]:
+        """The posterior mean at (m, d) points: (m,), or (m, k) for several outputs."""
         return self.mean_predictor.mean(x)
 
-    def std(self, x: Any, *, noise: bool = False) -> Float[AnyArray, " m"]:
+    def std(self, x: Any, *, noise: Any = False) -> Float[AnyArray, " m"]:
         """The posterior standard deviation of the function, or with `noise=True` of a new observation.
+
+        A new observation has the model's noise, or the variances (m,) that are given as `noise`. Outputs share it.
 
         Exact where the solver was Cholesky, outside `jax.jit` and its kin. Otherwise from the sample deviations and,
         with a near field, from the variance given the neighbours alone, which is known and never too small. Without
@@ -206,18 +240,36 @@ class Posterior(ABC):
 
         return posterior_of_term(self, term)
 
-    def log_prob(self, x: Any, y: Any) -> Float[AnyArray, " m"]:
-        """log N(y; mean(x), std(x)^2 + noise) for each point."""
-        mean, std = self.predict(x, noise=True)
-        y = check_targets(y, mean.shape[0])
+    def output(self, number: int) -> Posterior:
+        """The posterior of one of several outputs. Its functions are those of others shifted by their means."""
+        k = self.num_outputs
+        if not 0 <= number < k:
+            raise IndexError(f"There are {k} output(s), numbered from 0, got {number}.")
+        with wide():
+            chosen = [number, *range(k, self.weights.shape[1])]
+            take = lambda array: None if array is None else array[:, np.array(chosen)[: array.shape[1] - k + 1]]  # noqa: E731
+            far = eqx.tree_at(lambda far: far.weights, self.far, take(self.far.weights))
+            solution, mean = self.solution, np.broadcast_to(self.model.mean, (k,))[number]
+            shown = {name: getattr(solution, name)[chosen] for name in ("residual", "residual_upper")}
+            solution = dataclasses.replace(solution, weights=far.weights, residuals=None, state=None, **shown)
+            changes: dict[str, Any] = {"targets": take(self.targets), "residuals": take(self.residuals)}
+        model = dataclasses.replace(self.model, mean=mean)
+        return dataclasses.replace(self, model=model, far=far, solution=solution, **changes)
+
+    def log_prob(self, x: Any, y: Any, *, noise: Any = True) -> Float[AnyArray, "m ..."]:
+        """log N(y; mean(x), std(x)^2 + noise) for each point, and each output."""
+        mean, std = self.predict(x, noise=noise)
+        y = check_outputs(y, mean.shape[0])
+        std = std if mean.ndim == 1 else std[:, None]
         return -0.5 * ((y - mean) / std) ** 2 - (jnp if is_traced(std) else np).log(std) - 0.5 * math.log(2 * math.pi)
 
-    def update(self, x: Any, y: Any, *, key: RandomKey | None = None, **settings: Any) -> Posterior:
+    def update(self, x: Any, y: Any, *, noise: Any = None, key: RandomKey | None = None, **settings: Any) -> Posterior:
         """The posterior given more data as well, solved from where this one ended.
 
-        Settings: `solver`, `memory`, `max_seconds`, `max_passes`, `checkpoint`, `progress`, as for `condition`.
+        `noise`: the variances of the new rows; by default the model's. Settings: `solver`, `memory`, `max_seconds`,
+        `max_passes`, `checkpoint`, `progress`, as for `condition`.
         """
-        return self.model.extend(self, x, y, key=key, **settings)
+        return self.model.extend(self, x, y, noise=noise, key=key, **settings)
 
     def refine(self, *, key: RandomKey, **settings: Any) -> Posterior:
         """The same posterior solved further from where it ended, e.g. `refine(solver=BlockDescent(tol=1e-3), key=key)`.
@@ -245,39 +297,19 @@ class Posterior(ABC):
         changes: dict[str, Any] = {"targets": targets, "residuals": residuals, "all_rows": rows}
         return dataclasses.replace(self, solution=solution, far=self.far.gathered(), **changes)
 
-    @in_wide
     def error_bound(self, x: Any = None) -> float | Float[np.ndarray, " m"]:
         """A bound on `|mean - exact posterior mean|` that holds at every x, or a sharper one at the given points.
 
-        With residual r of the mean's weights and the far field alone: sqrt(sup k) ||r|| / (2 sqrt(noise)) everywhere,
-        and at x the smaller of sqrt(k(x, x)) ||r|| / (2 sqrt(noise)) and sqrt(k(x, x) - var(x)) ||r|| / sqrt(noise)
-        (var where it is known exactly). With a near field: sqrt(var_N(x)) ||r|| / sqrt(noise), where var_N(x) is the
-        variance given the neighbours alone, at most k(x, x). It is infinite everywhere for a kernel whose variance has
-        no bound: ask at points.
-
-        Loose, and as sure as ||r|| is: `solution.residual_upper`, an upper limit of 95 % confidence, or certain but for
-        rounding where all rows were checked. It contains the rounding of the mean itself, at the precision it has.
+        Loose, and as sure as `solution.residual_upper` is: an upper limit of 95 % confidence, or certain but for
+        rounding where all rows were checked (bounds.py). It is infinite everywhere for a kernel whose variance has no
+        bound: ask at points.
         """
-        norm = float(np.linalg.norm(np.asarray(self._host_targets, np.float64)))
-        root = float(self.solution.residual_upper[0]) * norm / math.sqrt(Noise(self.model.noise).smallest)
-        weights = self.far.layout.read_rows(self.weights)[:, 0].astype(np.float64)
-        rounding = float(np.finfo(precision(self.x)).eps) * float(np.linalg.norm(weights))
-        if x is None:
-            largest = self.model.kernel.largest_variance()
-            return math.sqrt(largest) * root / (1 if self.neighbours else 2) + largest * rounding
-        points = on_device(self.model.kernel.points(x, "x", self.d), precision(self.x))
-        variance = np.asarray(self.model.kernel.diagonal(points), np.float64)
-        if self.neighbours:
-            return np.sqrt(self.mean_predictor.moments(x)[1].astype(np.float64)) * root + variance * rounding
-        factor = np.minimum(np.sqrt(self._explained(x)), np.sqrt(variance) / 2)
-        bound = factor * root + variance * rounding
-        check_values(bound, x)
-        return bound
+        return error_bound(self, x)
 
     @property
-    def _host_targets(self) -> np.ndarray:
-        """The mean's targets of all rows."""
-        return self.layout.collect(self.targets)[:, 0]
+    def _host_targets(self) -> Float[np.ndarray, "n k"]:
+        """The means' targets of all rows."""
+        return self.layout.collect(self.targets)[:, : self.num_outputs]
 
     def __getstate__(self) -> dict[str, Any]:
         """NumPy arrays, because a float64 jax.Array would be read back as float32 where 64-bit types are off."""
@@ -293,12 +325,13 @@ class Posterior(ABC):
         self.__dict__.update(state | arrays)
 
     def __repr__(self) -> str:
-        shape = f"n={self.n}, d={self.d}, num_samples={self.num_samples}"
+        outputs = "" if self.num_outputs == 1 else f", {self.num_outputs} outputs"
+        shape = f"n={self.n}, d={self.d}{outputs}, num_samples={self.num_samples}"
         return f"Posterior({shape}, kernel={self.model.kernel!r}, {self.solution.result.value})"
 
     def report(self) -> str:
         """What was done, how good it is and what to do next, in plain words."""
-        model = f"Kernel {self.model.kernel!r}, noise variance {float(self.model.noise):.4g}."
+        model = f"Kernel {self.model.kernel!r}, {report_noise(self)}."
         return "\n".join([self.report_size(), model, *self.report_solution()])
 
     def report_size(self) -> str:
@@ -308,17 +341,6 @@ class Posterior(ABC):
     def report_solution(self, unit: float = 1.0) -> list[str]:
         """The sentences of the report about the solution; `unit` is what 1 means in the data's own units."""
         return report_solution(self, unit)
-
-
-def with_noise(posterior: Posterior, mean: AnyArray, variance: AnyArray, noise: bool) -> tuple[AnyArray, AnyArray]:
-    """Mean and standard deviation, of the function or of a new observation."""
-    std = (variance + (float(posterior.model.noise) if noise else 0.0)) ** 0.5
-    return mean, std if is_traced(std) else std.astype(mean.dtype)
-
-
-def refuse_traced_covariance(x: Any) -> None:
-    """A joint covariance is for the host."""
-    refuse_traced("Posterior.covariance", x)
 
 
 def _as_numpy(tree: Any, dtype: Any = None) -> Any:

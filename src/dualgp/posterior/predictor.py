@@ -20,18 +20,18 @@ from dualgp.posterior.prior import PriorPaths
 
 
 class Block(NamedTuple):
-    """Mean, deviations and variance at some points."""
+    """Means, deviations and variance at some points."""
 
-    mean: Float[AnyArray, " m"]
+    mean: Float[AnyArray, "m ..."]
     deviations: Float[AnyArray, "m s"]
     variance: Float[AnyArray, " m"]
 
 
 class Predictor(eqx.Module):
-    """The posterior mean and the deviations of s sample functions from it:
+    """The posterior means of k outputs and the deviations of s sample functions from them:
 
-        mean(x)        =  constant  +  k(x, X) @ weights[:, 0]      +  u @ r_N[:, 0]
-        deviations(x)  =  phi(x) @ w  -  k(x, X) @ weights[:, 1:]   -  u @ r_N[:, 1:]
+        mean(x)        =  constant  +  k(x, X) @ weights[:, :k]     +  u @ r_N[:, :k]
+        deviations(x)  =  phi(x) @ w  -  k(x, X) @ weights[:, k:]   -  u @ r_N[:, k:]
 
     where the last term is the near field, if there is one. A sample function is the mean plus a deviation.
     """
@@ -40,6 +40,7 @@ class Predictor(eqx.Module):
     prior: PriorPaths | None
     far: CrossProduct
     near: NearField | None = None
+    num_outputs: int = eqx.field(static=True, default=1)
 
     def blocks(self, x: Any) -> Iterator[Block]:
         """Mean, deviations and variance at one block of points after the other; traced points are one block.
@@ -48,10 +49,11 @@ class Predictor(eqx.Module):
         form, and serves as a control variate.
         """
         functions = (self.far,) if self.prior is None else (self.far, self.prior)
-        first = 0
+        first, k = 0, self.num_outputs
+        shaped = (lambda means: means[:, 0]) if k == 1 else (lambda means: means)
         for points, (far, *prior) in evaluate_blocks(functions, x, self.far.x, self.far.kernel):
-            mean = self.constant.astype(far.dtype) + far[:, 0]
-            deviations = prior[0] - far[:, 1:] if prior else far[:, 1:]
+            mean = shaped(self.constant.astype(far.dtype) + far[:, :k])
+            deviations = prior[0] - far[:, k:] if prior else far[:, k:]
             for values in (mean, deviations):
                 check_values(values, x, first)
             first += len(mean)
@@ -62,12 +64,12 @@ class Predictor(eqx.Module):
             correction, alone = (array.astype(far.dtype) for array in (near.correction, near.alone))
             variance = near.variance.astype(far.dtype)
             if prior:
-                deviations = deviations - correction[:, 1:]
+                deviations = deviations - correction[:, k:]
                 if self.near.residuals is not None:
-                    variance = combine_variances(deviations, prior[0] - alone[:, 1:], variance)
-            yield Block(mean + correction[:, 0], deviations, variance)
+                    variance = combine_variances(deviations, prior[0] - alone[:, k:], variance)
+            yield Block(mean + shaped(correction[:, :k]), deviations, variance)
 
-    def mean(self, x: Any) -> Float[AnyArray, " m"]:
+    def mean(self, x: Any) -> Float[AnyArray, "m ..."]:
         """The mean at (m, d) points."""
         return _join([block.mean for block in self.blocks(x)])
 
@@ -77,26 +79,26 @@ class Predictor(eqx.Module):
         deviations, variances = zip(*blocks, strict=True)
         return _join(list(deviations)), _join(list(variances))
 
-    def moments(self, x: Any) -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
+    def moments(self, x: Any) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         """The mean and the variance, block by block, so that nothing large exists."""
         means, variances = zip(*((block.mean, block.variance) for block in self.blocks(x)), strict=True)
         return _join(list(means)), _join(list(variances))
 
     def functions(self, is_corrected: bool) -> SamplePaths:
-        """The sample functions: constant + phi(x) @ w + k(x, X) @ (weights[:, 0] - weights[:, 1:]).
+        """The sample functions: constant + phi(x) @ w + k(x, X) @ (weights of the mean - weights[:, k:]).
 
-        `is_corrected`: and the near field of these, u @ (r_N[:, 0] - r_N[:, 1:]).
+        `is_corrected`: and the near field of these. Outputs share deviations: the i-th function of output j has that
+        number i + j, so that outputs deviate independently of each other.
         """
         if self.prior is None:
             raise ValueError("This posterior has no samples. Condition with num_samples=16, say, to have functions.")
-        weights, near = self.far.weights[:, :1] - self.far.weights[:, 1:], None
-        if is_corrected and self.near is not None:
-            near = self.near.map_columns(lambda columns: columns[:, :1] - columns[:, 1:])
-        return SamplePaths(self.constant, self.prior, _with_weights(self.far, weights), near)
-
-
-def _with_weights(far: CrossProduct, weights: AnyArray) -> CrossProduct:
-    return eqx.tree_at(lambda far: far.weights, far, weights)
+        k, s = self.num_outputs, self.prior.weights.shape[1]
+        output, deviation = np.tile(np.arange(k), s), (np.arange(s)[:, None] + np.arange(k)).ravel() % s
+        functions = lambda columns: columns[:, output] - columns[:, k + deviation]  # noqa: E731
+        far = eqx.tree_at(lambda far: far.weights, self.far, functions(self.far.weights))
+        near = self.near.map_columns(functions) if is_corrected and self.near is not None else None
+        prior = eqx.tree_at(lambda prior: prior.weights, self.prior, self.prior.weights[:, deviation])
+        return SamplePaths(self.constant, self.prior if k == 1 else prior, far, near, k)
 
 
 def _join(blocks: list[AnyArray]) -> AnyArray:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from dualgp._arrays import in_wide
 from dualgp._types import AnyArray
+from dualgp.posterior.calibration import ROWS_SCORED
 from dualgp.posterior.near import leave_rows_out
-from dualgp.posterior.posterior import Posterior, refuse_traced_covariance, with_noise
+from dualgp.posterior.observations import noise_of_new, refuse_traced_covariance, with_noise
+from dualgp.posterior.posterior import Posterior
 
 NO_SAMPLES = (
     "The standard deviation comes from samples, and this posterior has none. "
@@ -35,10 +37,10 @@ class SampledPosterior(Posterior):
     def is_exact(self) -> bool:
         return False
 
-    def predict(self, x: Any, *, noise: bool = False) -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
+    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         return with_noise(self, *moments(self, x), noise)
 
-    def covariance(self, x: Any, *, noise: bool = False) -> Float[np.ndarray, "m m"]:
+    def covariance(self, x: Any, *, noise: Any = False) -> Float[np.ndarray, "m m"]:
         """The average of products of sample deviations, a matrix of rank s: m^2 numbers.
 
         Correlations are those of the samples, the diagonal is that of `std`. Each entry is fair, but do not invert it.
@@ -51,39 +53,56 @@ class SampledPosterior(Posterior):
         size = np.sqrt(variance / np.maximum(np.sum(deviations**2, axis=1), np.finfo(np.float64).tiny))
         deviations = deviations * size[:, None]
         covariance = deviations @ deviations.T
-        covariance[np.diag_indices_from(covariance)] += float(self.model.noise) if noise else 0.0
+        covariance[np.diag_indices_from(covariance)] += noise_of_new(self, noise, len(variance))
         return covariance
 
     @in_wide
-    def leave_one_out(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    def _leave_rows_out(self) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
         """With a near field, the row's own weight and equation are taken out of both fields (near.py), n k^3 / 3
         operations. Without one, q is the mean square of the samples' weights, whose covariance is A^-1: 64 samples know
         it to 18 %, and a row without a weight is predicted like any new observation.
         """
+        targets, offset, k = self._host_targets.astype(np.float64), np.asarray(self.model.mean), self.num_outputs
         if self.neighbours:
-            near: Any = (self.mean_predictor if self.residuals is None else self.predictor).near
-            targets, offset = self._host_targets.astype(np.float64), float(self.model.mean)
-            errors, variance = leave_rows_out(near, self._spread_weights(), np.arange(self.n, dtype=np.int32))
-            return offset + targets - errors, np.sqrt(variance)
+            errors, variance = self._leave_out(np.arange(self.layout.n, dtype=np.int32))
+            return offset + targets - errors, variance
         num = self.num_samples
         if num <= 2:
             raise ValueError("Leaving one out takes samples. Condition with num_samples=16, say.")
-        targets, weights = (self.layout.collect(array).astype(np.float64) for array in (self.targets, self.weights))
-        has_weights = weights[:, 1:].any(axis=1)
+        weights = self.layout.collect(self.weights).astype(np.float64)
+        has_weights = weights[:, k:].any(axis=1)
         # s / (s - 2) times too large on average: the inverse of a chi-square with s degrees of freedom
-        inverse_q = (1.0 - 2.0 / num) / np.where(has_weights, np.mean(weights[:, 1:] ** 2, axis=1), 1.0)
-        mean, std = float(self.model.mean) + targets[:, 0] - weights[:, 0] * inverse_q, np.sqrt(inverse_q)
+        inverse_q = (1.0 - 2.0 / num) / np.where(has_weights, np.mean(weights[:, k:] ** 2, axis=1), 1.0)
+        mean, variance = offset + targets - weights[:, :k] * inverse_q[:, None], inverse_q
         if not has_weights.all():
-            rows = self.layout.read_rows(self.x)[~has_weights]
-            mean[~has_weights], std[~has_weights] = self.predict(rows, noise=True)
-        return mean, std
+            others = np.flatnonzero(~has_weights)
+            noise = np.asarray(self.row_noise.diagonal(others, np.float64))
+            found, std = self.predict(self.layout.read_rows(self.x)[others], noise=noise)
+            mean[others], variance[others] = found.reshape(len(others), k), std.astype(np.float64) ** 2
+        return mean, variance
+
+    def _scores(self) -> Float[np.ndarray, "rows k"]:
+        if not self.neighbours:  # deviations of a few functions would be the scores' own
+            return np.zeros((0, self.num_outputs))
+        rows = self._single_rows()
+        if self.all_rows is not None:
+            others = np.setdiff1d(rows, self.all_rows.places)
+            rows = others if len(others) >= ROWS_SCORED else rows
+        some = np.sort(np.random.default_rng(0).permutation(rows)[:ROWS_SCORED])
+        errors, variance = self._leave_out(some)
+        return errors / np.sqrt(variance)[:, None]
+
+    def _leave_out(self, rows: Int[np.ndarray, " rows"]) -> tuple[np.ndarray, np.ndarray]:
+        """Errors of the predictions of these rows by all others, and their variances."""
+        near: Any = (self.mean_predictor if self.residuals is None else self.predictor).near
+        return leave_rows_out(near, self._spread_weights(), rows, self.num_outputs)
 
     def _spread_weights(self) -> Float[np.ndarray, "n s"]:
         """Weights of all rows: zero for those that have none."""
         weights = self.far.layout.collect(self.weights)
         if self.all_rows is None:
             return weights
-        whole = np.zeros((self.n, weights.shape[1]), weights.dtype)
+        whole = np.zeros((self.layout.n, weights.shape[1]), weights.dtype)
         whole[np.asarray(self.all_rows.places)] = weights
         return whole
 
@@ -92,7 +111,7 @@ class SampledPosterior(Posterior):
         return np.asarray(self.model.kernel.diagonal(self.model.kernel.points(x, "x", self.d)), np.float64)
 
 
-def moments(posterior: Posterior, x: Any, more: str = "") -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
+def moments(posterior: Posterior, x: Any, more: str = "") -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
     """Mean and mean squared deviation of the samples; `more` is said where there are none."""
     if posterior.prior is None and not posterior.neighbours:
         raise ValueError(NO_SAMPLES + more)

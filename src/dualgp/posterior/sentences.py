@@ -24,7 +24,10 @@ def report_size(posterior: Posterior) -> str:
     elif num and not near:
         functions += f"; standard deviations known to about {100 / math.sqrt(2 * num):.0f} %"
     devices = "" if posterior.layout.mesh is None else f" on {posterior.layout.num_devices} devices"
-    size = f"all {posterior.n:,} points in {posterior.d} dimension(s), {precision(posterior.x)} arithmetic{devices}"
+    rows = "" if posterior.given is None else f" ({posterior.layout.n:,} different inputs)"
+    outputs = "" if posterior.num_outputs == 1 else f", {posterior.num_outputs} outputs"
+    where = f"in {posterior.d} dimension(s){outputs}, {precision(posterior.x)} arithmetic{devices}"
+    size = f"all {posterior.n:,} points{rows} {where}"
     return f"Gaussian process on {size}; {functions}.{_fields(posterior)}"
 
 
@@ -32,9 +35,16 @@ def _fields(posterior: Posterior) -> str:
     """Which rows a prediction looks at."""
     near, far = posterior.neighbours, posterior.num_far
     if not near:
-        return "" if far == posterior.n else f" {far:,} of them have weights."
-    rows = "none" if not far else "all rows" if far == posterior.n else f"{far:,} random rows"
+        return "" if far == posterior.layout.n else f" {far:,} of them have weights."
+    rows = "none" if not far else "all rows" if far == posterior.layout.n else f"{far:,} random rows"
     return f" Far field: {rows}; near field: the {near} nearest of all rows."
+
+
+def report_noise(posterior: Posterior) -> str:
+    """The noise of new observations, and that of the rows where they have their own."""
+    noise = posterior.row_noise if posterior.given is None else posterior.given.noise
+    new = f"noise variance {float(posterior.model.noise):.4g}"
+    return new if noise.is_uniform else f"{new}, of the rows {noise.smallest:.4g} to {noise.largest:.4g}"
 
 
 def report_solution(posterior: Posterior, unit: float = 1.0) -> list[str]:

@@ -45,7 +45,7 @@ class TermPosterior:
     posterior: Posterior
     predictor: Predictor
 
-    def mean(self, x: Any) -> Float[AnyArray, " m"]:
+    def mean(self, x: Any) -> Float[AnyArray, "m ..."]:
         """The posterior mean of the term at (m, d) points."""
         return self._mean_predictor.mean(x)
 
@@ -53,7 +53,7 @@ class TermPosterior:
         """The posterior standard deviation of the term at (m, d) points."""
         return self.predict(x)[1]
 
-    def predict(self, x: Any) -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
+    def predict(self, x: Any) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         """Mean and standard deviation together."""
         if isinstance(self.posterior, ExactPosterior) and not is_traced(x):
             return self.mean(x), np.sqrt(self._variance(self.posterior, x))
@@ -71,11 +71,12 @@ class TermPosterior:
 
     @cached_property
     def _mean_predictor(self) -> Predictor:
+        k = self.predictor.num_outputs
         with wide():
-            far = eqx.tree_at(lambda far: far.weights, self.predictor.far, self.predictor.far.weights[:, :1])
+            far = eqx.tree_at(lambda far: far.weights, self.predictor.far, self.predictor.far.weights[:, :k])
             near = self.predictor.near
-            near = None if near is None else near.map_columns(lambda columns: columns[:, :1])
-            return Predictor(self.predictor.constant, None, far, near)
+            near = None if near is None else near.map_columns(lambda columns: columns[:, :k])
+            return Predictor(self.predictor.constant, None, far, near, k)
 
     @in_wide
     def _variance(self, posterior: ExactPosterior, x: Any) -> Float[np.ndarray, " m"]:
@@ -107,7 +108,7 @@ def posterior_of_term(posterior: Posterior, term: Any) -> TermPosterior:
     far = eqx.tree_at(lambda far: far.kernel, far, kernel)
     near = posterior.predictor.near if posterior.prior is not None else posterior.mean_predictor.near
     near = None if near is None else replace(near, term=kernel)
-    return TermPosterior(kernel, posterior, Predictor(np.zeros(()), prior, far, near))
+    return TermPosterior(kernel, posterior, Predictor(np.zeros(()), prior, far, near, posterior.num_outputs))
 
 
 def additive_terms(kernel: Kernel) -> list[Kernel]:

@@ -1,4 +1,4 @@
-"""Low-rank preconditioners P = F F^T + noise * I with F F^T close to K, from a few columns of K."""
+"""Low-rank preconditioners P = F F^T + diag(noise) with F F^T close to K, from a few columns of K."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from dualgp.operators import Operator
 
 
 class Preconditioner(eqx.Module):
-    """v -> P^-1 v = (v - F (noise I + F^T F)^-1 F^T v) / noise (Woodbury)."""
+    """v -> P^-1 v = D v - D F (I + F^T D F)^-1 F^T D v with D = diag(1 / noise) (Woodbury)."""
 
     F: Float[AnyArray, "n k"]
-    inner: Float[AnyArray, "k k"]  # Cholesky factor of noise I + F^T F, in float64
-    noise: AnyArray
+    inner: Float[AnyArray, "k k"]  # Cholesky factor of I + F^T D F, in float64
+    noise: Float[AnyArray, " n"]
 
     def __call__(self, v: Columns) -> Columns:
-        inside = jax.scipy.linalg.cho_solve((self.inner, True), (self.F.T @ v).astype(self.inner.dtype))
-        return (v - self.F @ inside.astype(v.dtype)) / jnp.asarray(self.noise, v.dtype)
+        scaled = v / self.noise[:, None]
+        inside = jax.scipy.linalg.cho_solve((self.inner, True), (self.F.T @ scaled).astype(self.inner.dtype))
+        return scaled - self.F @ inside.astype(v.dtype) / self.noise[:, None]
 
 
 class PivotedCholesky(eqx.Module):
@@ -61,6 +62,7 @@ class PivotedCholesky(eqx.Module):
             return F.at[:, i].set(column), unexplained
 
         F, _ = jax.lax.fori_loop(0, rank, add_column, (jnp.zeros((diagonal.shape[0], rank), dtype), diagonal))
+        noise = operator.noise.diagonal(jnp.arange(diagonal.shape[0], dtype=jnp.int32), jnp.float64)
         wide = F.astype(jnp.float64)
-        gram = wide.T @ wide + jnp.asarray(operator.noise.variance, jnp.float64) * jnp.eye(rank, dtype=jnp.float64)
-        return Preconditioner(F, jnp.linalg.cholesky(gram), operator.noise.variance)
+        gram = wide.T @ (wide / noise[:, None]) + jnp.eye(rank, dtype=jnp.float64)
+        return Preconditioner(F, jnp.linalg.cholesky(gram), noise.astype(dtype))

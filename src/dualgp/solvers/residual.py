@@ -99,7 +99,7 @@ def rounding_error(operator: Operator, b: Columns, weights: Columns) -> Float[np
     the rounding of noise * w and of b. It is a typical size and not a bound: errors that conspire could be sqrt(n)
     times as large.
     """
-    scale = math.sqrt(operator.n) * operator.largest_variance() + operator.noise.smallest
+    scale = math.sqrt(operator.n) * operator.largest_variance() + operator.noise.largest
     return float(np.finfo(operator.dtype).eps) * (scale * norms(weights) / column_norms(b) + 1.0)
 
 

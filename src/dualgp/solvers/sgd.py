@@ -83,14 +83,15 @@ class PreparedSGD(Prepared):
         alpha, velocity, average = state
         settings = self.settings
         n, B, rho, r = operator.n, settings.batch_size, settings.momentum, self.averaging
-        noise = jnp.asarray(operator.noise.variance, b.dtype)
         index_key, feature_key = jax.random.split(key)
 
         point = alpha + rho * velocity
         index = jax.random.randint(index_key, (B,), 0, n, jnp.int32)
         fit = operator.noiseless.rows(index, point) - b[index]
+        noise = operator.noise.diagonal(index, b.dtype)[:, None]
+        usual = jnp.mean(jnp.asarray(operator.noise.variance, b.dtype))
         Phi = operator.feature_matrix(self.pool.resampled(feature_key, settings.num_features))
-        gradient = operator.noiseless.columns(index, fit) / B + noise / n * (Phi @ (Phi.T @ point))
+        gradient = operator.noiseless.columns(index, fit * (usual / noise)) / B + usual / n * (Phi @ (Phi.T @ point))
         norm = jnp.linalg.norm(gradient, axis=0)
         gradient = gradient * jnp.minimum(1.0, settings.clip / jnp.maximum(norm, jnp.finfo(b.dtype).tiny))
         velocity = rho * velocity - settings.step_size * gradient

@@ -29,8 +29,8 @@ def estimate_spectrum(operator: Operator, key: RandomKey) -> Spectrum:
     num = min(operator.n, PROBE_POINTS)
     index = generator(subkey(key, "rows")).choice(operator.n, num, replace=False)
     block, diagonal = _block_and_diagonal(operator, index)
-    noise = operator.noise.smallest
-    largest = noise + (float(largest_eigenvalue(block, subkey(key, "power iteration"))) - noise) * operator.n / num
+    of_kernel = float(largest_eigenvalue(block, subkey(key, "power iteration"))) * operator.n / num
+    largest = operator.noise.largest + of_kernel
     return Spectrum(operator.n, largest, float(diagonal), (num / operator.n) ** 2)
 
 
@@ -48,4 +48,4 @@ def largest_eigenvalue(block: Float[Array, "m m"], key: RandomKey) -> Float[Arra
 
 @eqx.filter_jit
 def _block_and_diagonal(operator: Operator, index: Indices) -> tuple[Float[Array, "m m"], Float[Array, ""]]:
-    return operator.block(index), jnp.max(operator.diagonal())
+    return operator.noiseless.block(index), jnp.max(operator.diagonal())

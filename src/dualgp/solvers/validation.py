@@ -78,6 +78,7 @@ class Validation(eqx.Module):
     rows: Int[np.ndarray, " rows"]
     near: Int[np.ndarray, "rows most"]
     neighbourhoods: tuple[Neighbourhood, ...]
+    num_outputs: int = eqx.field(static=True, default=1)
     scale: float | Float[np.ndarray, " s"] = 1.0  # by which columns were divided to give them an ordinary size
 
     def needed_rows(self) -> Int[np.ndarray, " needed"]:
@@ -101,15 +102,15 @@ class Validation(eqx.Module):
         If the model is right, the far field helps, and with it a larger neighbourhood: against them there must be
         evidence, two standard errors in log density and in squared errors. Of neighbours alone, the best are taken.
         """
-        hoods = self.neighbourhoods
-        cases = [Case(hood, errors, hood.variance, True) for hood, errors in zip(hoods, alone, strict=True)]
+        hoods, k = self.neighbourhoods, self.num_outputs
+        cases = [Case(hood, errors[:, :k], hood.variance, True) for hood, errors in zip(hoods, alone, strict=True)]
         best_alone = max(cases, key=lambda case: case.merit)
         if both is None:
             return best_alone.score
         with_far = []
         for hood, errors, simple in zip(hoods, both, alone, strict=True):
-            variance = combine_variances(errors[:, 1:], simple[:, 1:], hood.variance)
-            with_far.append(Case(hood, errors, variance, False))
+            variance = combine_variances(errors[:, k:], simple[:, k:], hood.variance)
+            with_far.append(Case(hood, errors[:, :k], variance, False))
         *others, best = with_far
         for case in [*reversed(others), best_alone]:
             best = case if case.is_surely_better_than(best) else best
@@ -118,17 +119,17 @@ class Validation(eqx.Module):
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Predictions of the rows by one kind of field: their errors, the mean's first, and variances."""
+    """Predictions of the rows by one kind of field: the errors of each output, and variances."""
 
     hood: Neighbourhood
-    errors: Float[np.ndarray, "rows s"]
+    errors: Float[np.ndarray, "rows k"]
     variance: Float[np.ndarray, " rows"]
     is_alone: bool
 
     @cached_property
     def squares(self) -> Float[np.ndarray, " rows"]:
-        """Squared errors of the mean."""
-        return self.errors[:, 0] ** 2
+        """Squared errors, on average over outputs."""
+        return np.mean(self.errors**2, axis=1)
 
     @cached_property
     def log_densities(self) -> Float[np.ndarray, " rows"]:
@@ -151,21 +152,25 @@ class Case:
     def score(self) -> Score:
         """The averages."""
         variance = np.maximum(self.variance, np.finfo(np.float64).tiny)
-        rmse, covered = math.sqrt(float(np.mean(self.squares))), float(np.mean(self.squares < Z_90**2 * variance))
+        rmse = math.sqrt(float(np.mean(self.squares)))
+        covered = float(np.mean(self.errors**2 < Z_90**2 * variance[:, None]))
         expected = -0.5 * float(np.mean(np.log(2 * math.pi * math.e * variance)))
         rows, neighbours = self.hood.weights.shape
         return Score(rmse, float(np.mean(self.log_densities)), covered, expected, neighbours, self.is_alone, rows)
 
 
-def keep_rows_aside(operator: KernelOperator, sizes: tuple[int, ...], key: RandomKey) -> Validation:
+def keep_rows_aside(
+    operator: KernelOperator, sizes: tuple[int, ...], key: RandomKey, num_outputs: int = 1
+) -> Validation:
     """Random rows, and all that a score of their predictions needs to know about their neighbours."""
     num = min(ROWS_ASIDE if operator.n <= FAR_ALL_UP_TO else ROWS_ASIDE_OF_MANY, operator.n // 4)
     rows = np.sort(generator(key).choice(operator.n, num, replace=False)).astype(np.int32)
-    search, noise = NearestRows(operator.kernel, operator.x, operator.layout), operator.noise.variance
+    search = NearestRows(operator.kernel, operator.x, operator.layout)
+    own = np.asarray(operator.noise.diagonal(rows, np.float64))
     x = search.read(rows[:, None])[:, 0]
     near = search.query_others(rows, x, max(sizes))
     hoods = []
     for size in sizes:
-        weights, variance = neighbour_weights(search, noise, x, near[:, :size])
-        hoods.append(Neighbourhood(weights, variance + float(noise)))
-    return Validation(rows, near, tuple(hoods))
+        weights, variance = neighbour_weights(search, operator.noise, x, near[:, :size])
+        hoods.append(Neighbourhood(weights, variance + own))
+    return Validation(rows, near, tuple(hoods), num_outputs)
