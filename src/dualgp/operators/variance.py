@@ -1,4 +1,9 @@
-"""The variance of a prediction from few sample functions, where a simpler prediction's variance is known."""
+"""The variance of a prediction from few sample functions, where a simpler prediction's variance is known.
+
+d is the deviation of a sample by far and near field, d1 that by neighbours alone, whose variance V is known and never
+smaller on average. What neighbours do not know is their difference h = d1 - d. Where the far field has converged, d is
+the exact posterior's deviation and independent of h, which is small in dense data.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +16,45 @@ from jaxtyping import Float
 from dualgp._arrays import is_traced
 from dualgp._types import AnyArray
 
+# How many squared standard errors of mean d h speak as loud as the theory that it is zero. Relative error of a std from
+# 16 draws where neighbours know nine tenths of V: 7 % by any dependence, 3 with this, 2 by independence.
+DOUBT = 4.0
+
 
 def combine_variances(
     deviations: Float[AnyArray, "m s"], simple: Float[AnyArray, "m s"], variance: Float[AnyArray, " m"]
 ) -> Float[Any, " m"]:
     """Var d from s draws of (d, d1), jointly normal with mean zero, where Var d1 = `variance` is known.
 
-    d1 is the deviation of a prediction by neighbours alone, d that of the far and near field, which is never larger on
-    average: `variance` is the upper limit. The estimate of maximum likelihood is
-
-        slope^2 * variance + mean (d - slope * d1)^2,      slope = sum d d1 / sum d1^2
-
-    a control variate whose coefficient is each point's own. Its relative standard error is sqrt((1 - rho^4) 2 / s) with
-    the correlation rho of d and d1. With fewer than three draws it is `variance`.
+    An average of the estimates for independent d and h and for any others. The weight of the second is t / (t + DOUBT)
+    with t = s (mean d h)^2 / (mean d^2 mean h^2), about 1 if they are independent. `variance` is the upper limit, and
+    with fewer than three draws the answer.
     """
     numpy: Any = jnp if is_traced(deviations, variance) else np
-    if deviations.shape[1] < 3:
+    num = deviations.shape[1]
+    if num < 3:
         return variance
-    square = numpy.maximum((simple**2).sum(axis=1), jnp.finfo(simple.dtype).tiny)
-    slope = (deviations * simple).sum(axis=1) / square
-    rest = ((deviations - slope[:, None] * simple) ** 2).mean(axis=1)
-    return numpy.minimum(slope**2 * variance + rest, variance)
+    tiny = jnp.finfo(simple.dtype).tiny
+    missing = simple - deviations
+    square, rest = (numpy.maximum((array**2).mean(axis=1), tiny) for array in (deviations, missing))
+    evidence = num * ((deviations * missing).mean(axis=1) / square) * ((deviations * missing).mean(axis=1) / rest)
+    weight = evidence / (evidence + DOUBT)
+    any_other = _if_dependent(deviations, simple, variance)
+    return numpy.minimum(weight * any_other + (1 - weight) * _if_independent(square, rest, variance), variance)
+
+
+def _if_dependent(
+    deviations: Float[AnyArray, "m s"], simple: Float[AnyArray, "m s"], variance: Float[AnyArray, " m"]
+) -> Float[Any, " m"]:
+    """That of maximum likelihood: slope^2 V + mean (d - slope d1)^2, slope = sum d d1 / sum d1^2."""
+    slope = (deviations * simple).sum(axis=1) / ((simple**2).sum(axis=1) + jnp.finfo(simple.dtype).tiny)
+    return slope**2 * variance + ((deviations - slope[:, None] * simple) ** 2).mean(axis=1)
+
+
+def _if_independent(
+    square: Float[AnyArray, " m"], rest: Float[AnyArray, " m"], variance: Float[AnyArray, " m"]
+) -> Float[Any, " m"]:
+    """mean d^2 and V - mean h^2, by the precision that they have where d has the share mean d^2 / mean (d^2 + h^2)."""
+    share = square / (square + rest)
+    first, second = (1 - share) ** 2, share**2
+    return (first * square + second * (variance - rest)) / (first + second)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
@@ -211,3 +213,13 @@ def check_tol(tol: float) -> None:
     check_number(tol, "tol")
     if not 0 <= tol < 1:
         raise ValueError(f"tol must be at least 0 and below 1, got {tol!r}: it is relative to the norm of b.")
+
+
+def is_alike(first: Any, second: Any) -> bool:
+    """Whether two states have the same arrays: those of other settings, such as a block size, may not."""
+
+    def layout(state: Any) -> tuple[Any, Any]:
+        leaves, structure = jax.tree.flatten(state)
+        return structure, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
+
+    return layout(first) == layout(second)

@@ -17,7 +17,7 @@ from dualgp._threads import one_blas_thread_on_few_cores
 from dualgp._types import Columns, RandomKey
 from dualgp.checkpoints import Checkpoint
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, Result, Run, Solution
+from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, Result, Run, Solution, is_alike
 from dualgp.solvers.messages import describe
 from dualgp.solvers.progress import Progress, progress_bar
 from dualgp.solvers.residual import Residual, check_residual, column_norms, norms, passes_of_check, residual_of
@@ -68,7 +68,7 @@ class Loop:
             else run.start
         )
         self.state, self.first_step = self._init(start, run.start_residual), 0
-        if run.resume is not None and _is_alike(run.resume.state, self.state):
+        if run.resume is not None and is_alike(run.resume.state, self.state):
             self.state, self.first_step = run.resume.state, run.resume.steps
         self.last_good, self.began = self.state, run.began
         self.checked: Residual | None = None  # the check of the present state, if there was one
@@ -345,13 +345,3 @@ def _advance(
         return state, total + squared
 
     return jax.lax.fori_loop(first, first + num, body, (state, jnp.zeros(b.shape[1], b.dtype)))
-
-
-def _is_alike(first: Any, second: Any) -> bool:
-    """Whether two states have the same arrays: those of other settings, such as a block size, may not."""
-
-    def layout(state: Any) -> tuple[Any, Any]:
-        leaves, structure = jax.tree.flatten(state)
-        return structure, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
-
-    return layout(first) == layout(second)
