@@ -1,6 +1,6 @@
 """One process of a test with many devices or many processes: what it is told by a JSON file, results into another.
 
-python distributed_worker.py folder rank size port
+python distributed_worker.py folder rank size port [host]
 """
 
 import json
@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 
-def work(folder: Path, rank: int, size: int, port: int) -> None:
+def work(folder: Path, rank: int, size: int, port: int, host: str = "127.0.0.1") -> None:
     from dualgp import distributed
 
     if size > 0:
-        distributed.initialize(f"127.0.0.1:{port}", rank, size, wait=60)
+        distributed.initialize(f"{host}:{port}", rank, size, wait=60)
     import jax
 
     import dualgp as dg
@@ -68,4 +68,4 @@ def work(folder: Path, rank: int, size: int, port: int) -> None:
 
 
 if __name__ == "__main__":
-    work(Path(sys.argv[1]), *map(int, sys.argv[2:5]))
+    work(Path(sys.argv[1]), *map(int, sys.argv[2:5]), *sys.argv[5:])

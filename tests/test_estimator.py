@@ -31,8 +31,8 @@ def made_up(n=200, d=2, seed=0, units=(1.0, 1.0)):
 class InSinglePrecision(dg.GPRegressor):
     """What the checks pass in, as float32."""
 
-    def fit(self, X, y):
-        return super().fit(_single(X), y)
+    def fit(self, X, y, sample_weight=None):
+        return super().fit(_single(X), y, sample_weight)
 
 
 def _single(X):

@@ -17,6 +17,7 @@ from attack import flips
 from cases import data
 from dualgp._npz import NotReadable, read, write
 from dualgp.checkpoints import Checkpoint
+from dualgp.decisions.thompson import ThompsonState
 
 ALLOWED = {"sentence", "harmless"}
 X_NEW = np.random.default_rng(1).uniform(-2, 2, (7, 3))
@@ -51,7 +52,7 @@ def campaign():
 
 
 def predict(model):
-    if isinstance(model, dg.thompson.ThompsonState):
+    if isinstance(model, ThompsonState):
         return np.concatenate([model.x.ravel(), model.y, np.ravel(model.bounds), [float(model.model.noise)]])
     if hasattr(model, "encoding"):
         return np.stack(list(model.predict({"a": X_NEW[:, 0], "b": X_NEW[:, 1], "c": ["up"] * 7}).values()))
@@ -238,6 +239,7 @@ def test_two_processes_that_write_one_file_never_damage_it(tmp_path):
 HOLDER = """
 import sys, jax, dualgp as dg
 from dualgp.checkpoints import Checkpoint
+from dualgp.decisions.thompson import ThompsonState
 if sys.argv[2] == "campaign":
     held = dg.ThompsonSampler([(0, 1)], key=jax.random.key(0), path=sys.argv[1])
 else:

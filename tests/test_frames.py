@@ -65,6 +65,14 @@ def test_both_frame_libraries_and_any_order_of_columns_give_the_same(fitted):
         fitted.predict(frame.to_numpy())
 
 
+def test_a_frame_of_polars_with_text_is_fitted_like_one_of_pandas():
+    frame, y = made_up(60)[:2]
+    plain = frame.assign(state=frame.state.astype(str))
+    settings = {"kernel": dg.Matern32(1.0), "noise": 0.1, "learn": False, "random_state": 0}
+    one, other = (dg.GPRegressor(**settings).fit(x, y) for x in (plain, polars.from_pandas(plain)))
+    np.testing.assert_array_equal(one.predict(plain), other.predict(plain))
+
+
 def test_the_kernel_that_is_chosen_for_a_frame_keeps_the_groups(fitted):
     assert "Kernel: " in fitted.message_  # others were tried, with as many lengthscales
     assert fitted.kernel_.widths == fitted.encoding_.widths and max(fitted.kernel_.widths) > 1

@@ -1,7 +1,8 @@
-"""Arrays and a JSON header in one file: an uncompressed .npz whose first member is the header. Never pickle.
+"""Arrays and a JSON header in one file: an .npz whose first member is the header. Never pickle.
 
 Nothing in a file is believed: sizes are compared with the file's before anything is allocated, members are read to
-their ends, so that zip's checksums are compared, and the header has a checksum of everything.
+their ends, so that zip's checksums are compared, and the header has a checksum of everything. Members may be
+compressed, and a file holds at most 50 times its size.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import math
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -21,19 +23,44 @@ from dualgp._files import check_file, replacing
 
 FIRST_BYTES = b"PK\x03\x04"
 HEADER, CHECKSUM = "header", "sha256"
+KINDS = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 PIECE = 1 << 24  # bytes that are read at once
+SAMPLE = 1 << 18  # bytes that are compressed to see whether that pays
+MOST_TIMES = 50  # the size of the file may be held by it
 
 
 class NotReadable(ValueError):
     """A file that is not what it should be."""
 
 
-def write(path: str | os.PathLike, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write the file, or leave what was there as it was."""
+def write(
+    path: str | os.PathLike, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, compress: bool = False
+) -> None:
+    """Write the file, or leave what was there as it was. `compress`: members that get smaller by a quarter."""
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    text = json.dumps({**header, CHECKSUM: _checksum(header, arrays)})
+    members = {HEADER: np.array(json.dumps({**header, CHECKSUM: _checksum(header, arrays)})), **arrays}
     with replacing(path) as file:
-        np.savez(file, allow_pickle=False, **{HEADER: np.array(text), **arrays})
+        _write_members(file, members, compress)
+        if compress and sum(array.nbytes for array in members.values()) > MOST_TIMES * file.tell():
+            file.seek(0)
+            file.truncate()
+            _write_members(file, members, False)
+
+
+def _write_members(file: BinaryIO, members: Mapping[str, np.ndarray], compress: bool) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in members.items():
+            info = zipfile.ZipInfo(f"{name}.npy")
+            if compress and _pays(array):
+                info.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(info, "w", force_zip64=True) as member:
+                npy.write_array(member, array, version=(1, 0), allow_pickle=False)
+
+
+def _pays(array: np.ndarray) -> bool:
+    """Whether the beginning of an array, compressed, is smaller by a quarter."""
+    some = np.ravel(array)[: max(1, SAMPLE // array.itemsize)].tobytes()
+    return len(zlib.compress(some)) < 0.75 * len(some)
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -59,14 +86,14 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]
 
 def _members(file: BinaryIO) -> dict[str, np.ndarray]:
     """All arrays of the archive, each read whole."""
-    left, members = os.fstat(file.fileno()).st_size, {}
+    left, members = MOST_TIMES * os.fstat(file.fileno()).st_size, {}
     with zipfile.ZipFile(file) as archive:
         if f"{HEADER}.npy" not in archive.namelist():
             return {}
         for info in archive.infolist():
             name, left = info.filename.removesuffix(".npy"), left - info.file_size
-            if info.compress_type != zipfile.ZIP_STORED or name in members or left < 0 or info.flag_bits & 1:
-                raise ValueError(f"member {name} is compressed, encrypted, there twice or larger than the file")
+            if info.compress_type not in KINDS or name in members or left < 0 or info.flag_bits & 1:
+                raise ValueError(f"member {name} is packed in another way, encrypted, there twice or much too large")
             with archive.open(info) as member:
                 members[name] = _array(member, info.file_size)  # type: ignore[arg-type]
     return members

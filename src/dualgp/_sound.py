@@ -21,6 +21,7 @@ from dualgp.kernels import Kernel
 from dualgp.posterior import ExactPosterior, Posterior
 from dualgp.posterior.calibration import Calibration
 from dualgp.sklearn.estimator import GPRegressor
+from dualgp.sklearn.outputs import UnitsOfMany
 from dualgp.sklearn.units import Units
 from dualgp.sklearn.warps import Warp
 
@@ -152,12 +153,20 @@ def _check_regressor(regressor: GPRegressor) -> None:
     for name in NUMBERS:
         check_finite(as_float_array(getattr(regressor, name), name), name)
     check_positive(regressor.noise_, "noise_")
-    if any(np.ndim(getattr(regressor, name)) for name in NUMBERS) or not isinstance(regressor.kernel_, Kernel):
+    units, k = regressor.units_, regressor.posterior_.num_outputs
+    shape = (k,) if isinstance(units, UnitsOfMany) else ()
+    if any(np.shape(getattr(regressor, name)) != shape for name in NUMBERS) or not isinstance(
+        regressor.kernel_, Kernel
+    ):
         raise ValueError("its numbers or its kernel are something else")
     if not _fits(regressor.message_, str) or not _fits(regressor.decisions_, tuple[str, ...]):
         raise ValueError("what it says of itself is no text")
     d, encoding = regressor.posterior_.d, regressor.encoding_
-    _check_units(regressor.units_, d)
+    each = units.each if isinstance(units, UnitsOfMany) else (units,)
+    if len(each) != k:
+        raise ValueError(f"it has units of {len(each)} output(s), and {k} output(s)")
+    for one in each:
+        _check_units(one, d)
     if encoding is not None:
         _check_encoding(encoding, d)
     num = d if encoding is None else len(encoding.names)  # columns, of a frame or of an array

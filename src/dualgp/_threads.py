@@ -2,8 +2,9 @@
 
 import os
 from contextlib import AbstractContextManager
+from functools import cache
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 FEW_CORES = 4
 SMALL = 2048  # rows: learning exactly from 1,200 takes 1.8 s on one thread and 2.4 on two (2 cores)
@@ -15,7 +16,7 @@ def one_blas_thread_on_few_cores() -> AbstractContextManager:
     OpenBLAS's threads spin for tens of milliseconds after each call and take the cores from the kernel products that
     follow. On 2 cores a step of block descent (1,622 rows of 41,157) takes 149 ms with one thread and 232 with two.
     """
-    return threadpool_limits(limits=1 if num_cores() <= FEW_CORES else None, user_api="blas")
+    return _libraries().limit(limits=1 if num_cores() <= FEW_CORES else None, user_api="blas")
 
 
 def one_blas_thread(rows: int) -> AbstractContextManager:
@@ -24,9 +25,17 @@ def one_blas_thread(rows: int) -> AbstractContextManager:
     Beside other busy programs a small factorisation waits for OpenBLAS's other threads to be scheduled. `Neighbours` on
     3,000 rows takes 3 s on one thread and 6 on two; beside four busy programs 12 and 271 (benchmarks/load.py).
     """
-    return threadpool_limits(limits=1 if rows <= SMALL else None, user_api="blas")
+    return _libraries().limit(limits=1 if rows <= SMALL else None, user_api="blas")
 
 
 def num_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Those that are loaded, SciPy's among them: to look for them takes 2 ms, longer than a prediction."""
+    import scipy.linalg  # noqa: F401
+
+    return ThreadpoolController()

@@ -243,7 +243,7 @@ def _is_far_worthwhile(data: Data, validation: Validation | None, alone: Score) 
     residuals[places] -= noise * np.asarray(weights)[: len(places)]
     read = lambda columns, rows: columns[rows]  # noqa: E731
     both = validation.score(validation.errors(y, read), validation.errors(residuals, read))
-    return not both.is_alone and both.improves_on(alone)
+    return not both.is_alone and both.improves_on(alone, 0.5)
 
 
 def _choose(

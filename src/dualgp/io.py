@@ -23,6 +23,7 @@ import numpy as np
 
 from dualgp import __version__, kernels, solvers
 from dualgp._arrays import in_wide
+from dualgp._compact import Drawn, compact, complete
 from dualgp._npz import NotReadable, read, write
 from dualgp._sound import FITTED, check_fields, check_sound, is_whole
 from dualgp.decisions.thompson import ThompsonState
@@ -37,6 +38,7 @@ from dualgp.posterior import AllRows, ExactPosterior, Posterior, SampledPosterio
 from dualgp.posterior.calibration import Calibration
 from dualgp.posterior.prior import PriorPaths
 from dualgp.sklearn.estimator import GPRegressor
+from dualgp.sklearn.outputs import UnitsOfMany
 from dualgp.sklearn.units import Units
 from dualgp.sklearn.warps import Warp
 from dualgp.solvers import Result, Solution, preconditioners
@@ -56,8 +58,10 @@ TABLE = {
 def save(value: Any, path: str | os.PathLike) -> None:
     """Write a `Posterior`, `GaussianProcess`, kernel or `GPRegressor` to one file.
 
-    A posterior brings its data along (predictions need them), and the factor of an exact one. What another step of an
-    unfinished solve would need besides the weights (momentum, say) is left out: use `checkpoint=` for that.
+    A posterior brings its data along: predictions need them. What can be made again is not written: random functions,
+    which are drawn again from their keys, and the Cholesky factor of up to 4,096 rows, which `load` computes. On the
+    same machine all predictions are the same to the last bit. What another step of an unfinished solve would need
+    besides the weights (momentum, say) is left out: use `checkpoint=` for that.
     Where many processes have a posterior together, all must call this; the first one writes.
     """
     arrays: dict[str, np.ndarray] = {}
@@ -67,7 +71,12 @@ def save(value: Any, path: str | os.PathLike) -> None:
     if not is_whole(value):
         raise TypeError(f"A {type(value).__name__} alone cannot be saved; posteriors, models and kernels can.")
     if writes():
-        write(path, {"format": FORMAT, "version": VERSION, "dualgp": __version__, "content": content}, arrays)
+        write(
+            path,
+            {"format": FORMAT, "version": VERSION, "dualgp": __version__, "content": content},
+            arrays,
+            compress=True,
+        )
 
 
 @in_wide
@@ -110,9 +119,8 @@ def _package_class(name: str) -> type | None:
 @cache
 def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
-    found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, PriorPaths, GaussianProcess, Solution, Trace]
-    found += [Result, Score, GPRegressor, ThompsonState, Units, Warp, Noise, GivenRows]
-    found += [Calibration]
+    found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, Drawn, PriorPaths, GaussianProcess, Solution]
+    found += [Calibration, Trace, Result, Score, GPRegressor, ThompsonState, Units, UnitsOfMany, Warp, Noise, GivenRows]
     for module in (kernels, base, features, hashes, solvers, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
@@ -134,7 +142,7 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, Result):
         return {"class": "Result", "value": value.value}
     if isinstance(value, Posterior):
-        value = _slim(value.gathered())
+        value = compact(value.gathered())
     if isinstance(value, Solution):
         value = dataclasses.replace(value, state=None, residuals=None, factor=_packed(value.factor))
     fields = _fields(value)
@@ -213,6 +221,7 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -
         fields.pop("left_out", None)  # rows without weights, in files of version 2
         for name in ("targets", "residuals"):
             fields[name] = None if fields.get(name) is None else jnp.asarray(fields[name])
+        return cls(**complete(cls, fields))
     return cls(**fields)
 
 
@@ -235,14 +244,6 @@ def _as_regressor(fields: dict[str, Any]) -> GPRegressor:
         raise ValueError(f"it sets {', '.join(sorted(unknown))}")
     regressor.__dict__.update(fields)
     return regressor
-
-
-def _slim(posterior: Posterior) -> Posterior:
-    """What was solved in float32 sees its prior functions in float32 only: half the bytes, and the same predictions."""
-    if not isinstance(posterior, SampledPosterior) or posterior.dtype != "float32":
-        return posterior
-    single = lambda leaf: np.asarray(leaf, np.float32) if np.ndim(leaf) == 2 and leaf.dtype == np.float64 else leaf  # noqa: E731
-    return dataclasses.replace(posterior, prior=jax.tree.map(single, posterior.prior))
 
 
 def _packed(factor: np.ndarray | None) -> np.ndarray | None:

@@ -211,7 +211,7 @@ class _View:
 
     posterior: Posterior
     names: list[str]
-    units: Units
+    units: Any
 
     @property
     def x(self) -> np.ndarray:
@@ -232,6 +232,8 @@ def _view(source: Any) -> _View:
     if isinstance(source, Posterior):
         return _View(source, [f"x{i + 1}" for i in range(source.d)], Units(np.zeros(source.d), 0.0, 1.0))
     if isinstance(source, GPRegressor) and hasattr(source, "posterior_"):
+        if source.posterior_.num_outputs > 1:
+            raise ValueError("The model has several outputs. Show one of them: regressor.output(0), say.")
         names = getattr(source, "feature_names_in_", [f"x{i + 1}" for i in range(source.n_features_in_)])
         names = names if source.encoding_ is None else source.encoding_.inputs
         return _View(source.posterior_, list(names), source.units_)

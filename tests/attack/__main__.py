@@ -1,20 +1,25 @@
-"""`python tests/attack [--share 0.1] [--seed 0]`: everything here, and one table. What is bad is printed on stderr."""
+"""`python tests/attack [--share 0.1] [--seed 0] [--only files,kills]`: everything here, and one table.
+
+Each part runs in a process of its own, two at a time. What is bad is printed on stderr.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import resource
+import subprocess
 import sys
 import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import flips
 import inputs
-import jax
 import kills
 import numpy as np
 import promises
@@ -23,7 +28,16 @@ import writers
 import dualgp as dg
 import tables
 
-MOST_MEMORY = 3 << 30  # bytes, of this process while it reads files of less than a megabyte
+MOST_MEMORY = 3 << 30  # bytes, of a process that reads files of less than a megabyte
+AT_ONCE = 2
+NAMES = {  # the longest first
+    "inputs": "calls with odd input",
+    "tables": "runs of the command line",
+    "kills": "kills",
+    "files": "files mutated",
+    "promises": "promises against float64",
+    "writers": "reads beside two writers",
+}
 
 
 def predict(model: Any) -> np.ndarray:
@@ -73,46 +87,57 @@ def files(folder: Path, share: float, seed: int) -> Counter:
     return counts
 
 
+def run(part: str, folder: Path, share: float, seed: int) -> tuple[int, dict[str, int]]:
+    """How much was tried in a part of the attack, and what must not be, with its number."""
+    if part == "files":
+        found = files(folder, share, seed)
+        bad = {kind: found[kind] for kind in ("silent", "uncaught", "unusable", "odd", "over memory")}
+        return sum(found.values()) - found["over memory"], bad
+    if part in ("inputs", "tables"):
+        found = inputs.attack(share, seed) if part == "inputs" else tables.attack(folder, share, seed)
+        return sum(found.values()), {kind: found[kind] for kind in inputs.BAD}
+    if part == "kills":
+        found = kills.attack(folder, max(2, round(30 * share)), seed=seed)
+        return found["kills"], {kind: found[kind] for kind in ("unequal", "litter")}
+    if part == "writers":
+        found = writers.attack(folder, max(2.0, 20.0 * share))
+        return found["reads"], {kind: found[kind] for kind in ("damaged", "errors", "litter")}
+    found = promises.attack(max(12, round(300 * share)), seed)
+    return found["checked"], {"violated": found["violated"]}
+
+
+def run_alone(part: str, share: float, seed: int) -> dict[str, Any]:
+    """`run` in a process of its own, or what it ended with instead."""
+    command = [sys.executable, str(Path(__file__).parent), "--one", part, "--share", str(share), "--seed", str(seed)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        return {"tried": 0, "bad": {"ended with code": done.returncode}, "seconds": 0.0}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--share", type=float, default=1.0, help="of everything")
     parser.add_argument("--seed", type=int, default=0)
-    share, seed = (options := parser.parse_args()).share, options.seed
-    rows: list[tuple[str, int, str]] = []
-
-    def note(what: str, tried: int, bad: dict[str, int]) -> None:
-        rows.append((what, tried, ", ".join(f"{name} {number}" for name, number in bad.items())))
-        print(f"{what}: {tried:,} tried; {rows[-1][2]}", file=sys.stderr, flush=True)
-        failures.append(sum(bad.values()))
-
-    failures: list[int] = []
+    parser.add_argument("--only", default=",".join(NAMES), help="parts of the attack, with commas between them")
+    parser.add_argument("--one", choices=NAMES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for place in "files", "kills", "writers", "tables":
-            (folder / place).mkdir()
-        found = files(folder / "files", share, seed)
-        fine = found["sentence"] + found["harmless"] + found["changed"]
-        bad = {kind: found[kind] for kind in ("silent", "uncaught", "unusable", "odd", "over memory")}
-        note("files mutated", fine + sum(bad.values()) - bad["over memory"], bad)
-        for what, found in (
-            ("calls with odd input", inputs.attack(share, seed)),
-            ("runs of the command line", tables.attack(folder / "tables", share, seed)),
-        ):
-            note(what, sum(found.values()), {kind: found[kind] for kind in inputs.BAD})
-        found = kills.attack(folder / "kills", max(2, round(30 * share)), seed=seed)
-        note("kills", found["kills"], {kind: found[kind] for kind in ("unequal", "litter")})
-        found = writers.attack(folder / "writers", max(2.0, 20.0 * share))
-        note(
-            "reads beside two writers", found["reads"], {kind: found[kind] for kind in ("damaged", "errors", "litter")}
-        )
-        jax.clear_caches()
-        found = promises.attack(max(12, round(300 * share)), seed)
-        note("promises against float64", found["checked"], {"violated": found["violated"]})
-    print(f"\n{'attack':28}{'tried':>8}  what must not be")
-    for what, tried, bad_ones in rows:
-        print(f"{what:28}{tried:8,}  {bad_ones}")
-    sys.exit(1 if any(failures) else 0)
+    if options.one:
+        with tempfile.TemporaryDirectory() as folder:
+            tried, bad = run(options.one, Path(folder), options.share, options.seed)
+        used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        seconds = sum(usage.ru_utime + usage.ru_stime for usage in used)
+        print(json.dumps({"tried": tried, "bad": bad, "seconds": seconds}))
+        return
+    parts = options.only.split(",")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(lambda part: run_alone(part, options.share, options.seed), parts))
+    print(f"\n{'attack':28}{'tried':>8}{'CPU s':>8}  what must not be")
+    for part, one in zip(parts, found, strict=True):
+        shown = ", ".join(f"{kind} {number}" for kind, number in one["bad"].items())
+        print(f"{NAMES[part]:28}{one['tried']:8,}{one['seconds']:8.0f}  {shown}")
+    sys.exit(1 if any(any(one["bad"].values()) for one in found) else 0)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ def places_that_matter(path: Path) -> np.ndarray:
                 names = sum(struct.unpack("<HH", raw.read(4)))
             data = info.header_offset + 30 + names
             is_header = info.filename == f"{HEADER}.npy"
-            spans.append((info.header_offset, data + (info.file_size if is_header else min(128, info.file_size))))
+            spans.append(
+                (info.header_offset, data + (info.compress_size if is_header else min(128, info.compress_size)))
+            )
         spans.append((file.start_dir, size))
     return np.concatenate([np.arange(*span) for span in spans])
 

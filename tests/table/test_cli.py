@@ -302,6 +302,12 @@ def test_an_unfinished_fit_says_why_by_its_exit_code(result, code):
     assert exit_code(regressor) == 0
 
 
+def test_a_name_that_no_file_can_have_gets_a_sentence(folder):
+    for name in ("a\0.csv", "x" * 300):
+        said = run("predict", f"{folder}/houses.dgp", f"{folder}/held_out.csv", "-o", f"{folder}/{name}", code=2)
+        assert "Error: " in said and "Traceback" not in said
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

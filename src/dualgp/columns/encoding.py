@@ -19,8 +19,8 @@ from dualgp.columns.tables import (
     is_text,
     is_time,
     levels_of,
-    numbers_of,
     ranks_of,
+    targets_of,
 )
 from dualgp.columns.types import CIRCLES, Category, Column, Levels, Measured, Number, Rank, Time
 
@@ -37,6 +37,7 @@ MOST_LEVELS = 0.9  # of the rows: text with as many different values says nothin
 LEAST_TURNS = {"time of day": 1.0, "weekday": 2.0, "season": 0.75}  # of a circle in the data, for it to be an input
 
 Missing = Literal["fill", "drop", "error"]
+Target = str | tuple[str, ...] | None  # the name of the target, or of several
 
 
 class Unusable(ValueError):
@@ -48,7 +49,7 @@ class Encoding:
     """How a table becomes (n, d) inputs and (n,) targets, and in `notes` what was decided on the way."""
 
     columns: tuple[Column, ...]
-    target: str | None
+    target: Target
     notes: tuple[str, ...] = ()
 
     @property
@@ -118,9 +119,9 @@ class Encoding:
                 total += np.maximum(x[:, self.places[column.name].start + 1] ** 2 - column.usual, 0.0)
         return total
 
-    def y(self, table: pyarrow.Table) -> Float[np.ndarray, " n"]:
+    def y(self, table: pyarrow.Table) -> Float[np.ndarray, " n"] | Float[np.ndarray, "n k"]:
         """The targets of a table; NaN where they are missing."""
-        return numbers_of(table, self.target or "target")
+        return targets_of(table, self.target or "target")
 
     def readable(self, table: pyarrow.Table) -> np.ndarray:
         """Which rows have every number that cannot be filled in."""
@@ -145,10 +146,10 @@ class Encoding:
 
 
 def make_encoding(
-    table: pyarrow.Table, target: str | None = None, drop: Sequence[str] = (), missing: Missing = "fill"
+    table: pyarrow.Table, target: Target = None, drop: Sequence[str] = (), missing: Missing = "fill"
 ) -> Encoding:
-    """Decide for every column of a table but the target how it becomes inputs."""
-    others = drop if target is None else (target, *drop)
+    """Decide for every column of a table but the target, or several of them, how it becomes inputs."""
+    others = (*names_of(target), *drop)
     unknown = [name for name in others if name not in table.column_names]
     if unknown:
         known = ", ".join(map(repr, table.column_names))
@@ -177,9 +178,15 @@ def make_encoding(
     return Encoding(tuple(columns), target, tuple(notes))
 
 
+def names_of(target: Target) -> tuple[str, ...]:
+    """The names of all targets."""
+    return (target,) if isinstance(target, str) else tuple(target or ())
+
+
 def complete_rows(table: pyarrow.Table, encoding: Any) -> np.ndarray:
     """Which rows have a target and everything else that they need."""
-    return ~np.isnan(encoding.y(table)) & encoding.readable(table)
+    y = encoding.y(table)
+    return ~np.isnan(y.reshape(len(y), -1)).any(axis=1) & encoding.readable(table)
 
 
 def _choose(name: str, values: pyarrow.ChunkedArray, missing: Missing) -> Column | str:

@@ -64,7 +64,15 @@ def as_table(source: Any, text: Sequence[str] = ()) -> pyarrow.Table:
         return read_table(source, text)
     if type(source).__module__.startswith("pandas"):
         return pyarrow.Table.from_pandas(source, preserve_index=False)  # row numbers are not data
-    return source if isinstance(source, pyarrow.Table) else pyarrow.table(source)
+    return _without_views(source if isinstance(source, pyarrow.Table) else pyarrow.table(source))
+
+
+def _without_views(table: pyarrow.Table) -> pyarrow.Table:
+    """The table with text as Arrow can filter it: polars has views, for which it has no such function."""
+    import pyarrow
+
+    types = (pyarrow.large_string() if pyarrow.types.is_string_view(kind) else kind for kind in table.schema.types)
+    return table.cast(pyarrow.schema(zip(table.column_names, types, strict=True)))
 
 
 def require_pyarrow() -> Any:
@@ -163,6 +171,13 @@ def is_number(text: str) -> bool:
 def numbers_of(table: pyarrow.Table, name: str) -> np.ndarray:
     """A column as floats, NaN where they are missing."""
     return as_numbers(column_of(table, name), name)
+
+
+def targets_of(table: pyarrow.Table, target: str | Sequence[str]) -> np.ndarray:
+    """The target (n,), or several as (n, k)."""
+    if isinstance(target, str):
+        return numbers_of(table, target)
+    return np.stack([numbers_of(table, name) for name in target], axis=1)
 
 
 def text_of(table: pyarrow.Table, name: str) -> list[str]:

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from dualgp._arrays import as_floats, as_parameter, full_precision
 from dualgp._types import AnyArray, Parameter, Points, RandomKey
+from dualgp.kernels.waves import sine_and_cosine
 
 
 class Features(eqx.Module):
@@ -125,7 +126,7 @@ class FourierFeatures(Term):
     @full_precision
     def waves(self, x: Points) -> Float[Array, "m 2 half"]:
         phase = x @ jnp.asarray(self.omega, x.dtype).T
-        return jnp.stack([jnp.sin(phase), jnp.cos(phase)], axis=1)
+        return jnp.stack(sine_and_cosine(phase), axis=1)
 
     def scaled(self, scale: AnyArray) -> "FourierFeatures":
         return FourierFeatures(self.omega, self.weights, scale * self.variance)

@@ -20,6 +20,7 @@ from dualgp.kernels import Kernel
 from dualgp.operators import policy
 from dualgp.operators.layout import Layout, Local
 from dualgp.operators.noise import Noise
+from dualgp.operators.small import map_in_threads, solve_each
 
 
 class NearestRows:
@@ -117,21 +118,24 @@ def neighbour_weights(
     """u = A_NN^-1 k(N, point) and k(point, point) - k(point, N) u for each point and its rows N, in float64.
 
     A prediction by these rows alone is u @ y_N, and the second is its variance. `term`: a term of the kernel, to be
-    predicted instead of the whole; both k with the point are then that one's. m num^3 / 3 operations, in batches.
+    predicted instead of the whole; both k with the point are then that one's. m num^3 / 3 operations.
     """
     (m, num), points = near.shape, np.asarray(points)
     weights, variance = np.empty((m, num)), np.empty(m)
     size = max(1, min(policy.NEAR_ENTRIES // num**2, 1 << max(m - 1, 0).bit_length()))
+    places = [slice(start, min(start + size, m)) for start in range(0, m, size)]
+
+    def equations(some: slice) -> tuple[np.ndarray, ...]:
+        batch = np.resize(near[some], (size, num))  # of one shape, so that it is compiled once
+        block = np.resize(points[some], (size, points.shape[1])).astype(np.float64)
+        rows, variances = search.read(batch).astype(np.float64), noise.diagonal(batch, np.float64)
+        made = _equations(search.kernel, variances, block, rows, term)
+        return tuple(np.asarray(array)[: some.stop - some.start] for array in made)
+
     with one_blas_thread(num):
-        for start in range(0, m, size):
-            some = slice(start, start + size)
-            count = len(near[some])
-            batch = np.resize(near[some], (size, num))  # of one shape, so that it is compiled once
-            block = np.resize(points[some], (size, points.shape[1])).astype(np.float64)
-            rows = search.read(batch).astype(np.float64)
-            variances = noise.diagonal(batch, np.float64)
-            found = _neighbour_weights(search.kernel, variances, block, rows, term)
-            weights[some], variance[some] = (np.asarray(array)[:count] for array in found)
+        solved = (map if len(places) < 2 else map_in_threads)(_solve_equations, map(equations, places))
+        for some, found in zip(places, solved, strict=True):
+            weights[some], variance[some] = found
     return weights, variance
 
 
@@ -143,21 +147,38 @@ def weigh_neighbours(
     rows: Points,
     term: Kernel | None = None,
 ) -> tuple[Float[Array, " num"], Float[Array, ""]]:
-    """`neighbour_weights` of one point, for use inside `jax.jit`.
-
-    A little of the diagonal is added, as much as rounding takes away. Where A_NN is singular even so, the weights are
-    zero: the neighbours say nothing.
-    """
-    asked = kernel if term is None else term
-    matrix, across = kernel(rows, rows), asked(rows, point[None])[:, 0]
-    own = asked.diagonal(point[None])[0]
-    rounding = 4 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)
-    matrix = matrix + jnp.diag(jnp.asarray(noise, matrix.dtype) + rounding)
+    """`neighbour_weights` of one point, for use inside `jax.jit`."""
+    matrix, across, own = _equations_of(kernel, noise, point, rows, term)
     weights = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix, symmetrize_input=False), True), across)
     weights = jnp.where(jnp.all(jnp.isfinite(weights)), weights, 0.0)
     return weights, jnp.clip(own - across @ weights, 0.0, own)
 
 
+def _solve_equations(
+    equations: tuple[np.ndarray, ...],
+) -> tuple[Float[np.ndarray, "m num"], Float[np.ndarray, " m"]]:
+    """The weights and variances that follow from the equations of each point."""
+    matrices, across, own = equations
+    weights = solve_each(matrices, across)
+    weights[~np.isfinite(weights).all(axis=1)] = 0.0
+    return weights, np.clip(own - np.einsum("ij,ij->i", across, weights), 0.0, own)
+
+
+def _equations_of(
+    kernel: Kernel, noise: Float[AnyArray, " num"], point: Float[AnyArray, " d"], rows: Points, term: Kernel | None
+) -> tuple[Float[Array, "num num"], Float[Array, " num"], Float[Array, ""]]:
+    """A_NN, k(N, point) and k(point, point) of one point.
+
+    A little of the diagonal is added, as much as rounding takes away. Where A_NN is singular even so, the weights are
+    zero: the neighbours say nothing.
+    """
+    asked = kernel if term is None else term
+    matrix = kernel(rows, rows)
+    rounding = 4 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)
+    matrix = matrix + jnp.diag(jnp.asarray(noise, matrix.dtype) + rounding)
+    return matrix, asked(rows, point[None])[:, 0], asked.diagonal(point[None])[0]
+
+
 @compiled
-def _neighbour_weights(kernel: Kernel, noise: AnyArray, points: Points, rows: AnyArray, term: Kernel | None) -> Any:
-    return jax.vmap(lambda noise, point, rows: weigh_neighbours(kernel, noise, point, rows, term))(noise, points, rows)
+def _equations(kernel: Kernel, noise: AnyArray, points: Points, rows: AnyArray, term: Kernel | None) -> Any:
+    return jax.vmap(lambda noise, point, rows: _equations_of(kernel, noise, point, rows, term))(noise, points, rows)

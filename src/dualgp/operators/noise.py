@@ -26,10 +26,12 @@ class Noise(eqx.Module):
         Rows beyond the last one, with which shards are filled up, have that of the last.
         """
         if isinstance(index, np.ndarray) and isinstance(self.variance, np.ndarray):
-            here = self.variance.astype(dtype)
-            return here[np.minimum(index, len(here) - 1)] if here.ndim else np.broadcast_to(here, index.shape)
-        on_device = jnp.asarray(self.variance, dtype)
-        return jnp.take(on_device, index, mode="clip") if on_device.ndim else jnp.broadcast_to(on_device, index.shape)
+            here = self.variance
+            some = here[np.minimum(index, len(here) - 1)] if here.ndim else np.broadcast_to(here, index.shape)
+            return some.astype(dtype)
+        every = jnp.asarray(self.variance)
+        chosen = jnp.take(every, index, mode="clip") if every.ndim else jnp.broadcast_to(every, index.shape)
+        return chosen.astype(dtype)
 
     @property
     def is_uniform(self) -> bool:

@@ -31,7 +31,7 @@ class ExactPosterior(Posterior):
     def is_exact(self) -> bool:
         return True
 
-    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, m * k], Float[AnyArray, " m"]]:
+    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         if is_traced(x):
             more = " The exact one, from the Cholesky factor, is for calls outside jax.jit, jax.grad and jax.vmap."
             return with_noise(self, *moments(self, x, more), noise)

@@ -78,11 +78,11 @@ class Posterior(Quantiles):
     scored: Calibration | None = None
 
     @abstractmethod
-    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, m * k], Float[AnyArray, " m"]]:
+    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         """Mean and standard deviation together, in one pass over the data; see `std`."""
 
     @abstractmethod
-    def covariance(self, x: Any, *, noise: bool = False) -> Float[np.ndarray, "m m"]:
+    def covariance(self, x: Any, *, noise: Any = False) -> Float[np.ndarray, "m m"]:
         """The joint posterior covariance at (m, d) points, of the function or of new observations: m^2 numbers."""
 
     @property
@@ -99,17 +99,18 @@ class Posterior(Quantiles):
     def _leave_rows_out(self) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
         """Means of each row of `x` given all others, and variances of these predictions, the row's noise included."""
 
-    def leave_one_out(self) -> tuple[Float[np.ndarray, n * k], Float[np.ndarray, " n"]]:
+    def leave_one_out(self, *, groups: bool = False) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
         """Mean and standard deviation of each observation given all others: a check that needs no held-out data.
 
-        With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Rows with equal inputs leave together.
+        With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Rows with equal inputs leave together. With `groups` they
+        are one row, that of `x`, whose observation is their mean.
 
         To compare models::
 
             before, after = (dg.metrics.nll(y, *model.condition(x, y, key=key).leave_one_out()) for model in models)
         """
         mean, variance = self._leave_rows_out()
-        if self.given is not None:
+        if self.given is not None and not groups:
             place, rows = np.asarray(self.given.place), np.arange(self.layout.n)
             own = np.asarray(self.row_noise.diagonal(rows, np.float64))
             noise = np.asarray(self.given.noise.diagonal(np.arange(len(place)), np.float64))
@@ -215,7 +216,7 @@ class Posterior(Quantiles):
         # A float64 array of JAX's is not safe where 64-bit types are off; one of NumPy's may be passed to `jax.jit`.
         return _as_numpy(paths, np.float64) if isinstance(self.layout, Local) else paths
 
-    def mean(self, x: Any) -> Float[AnyArray, m * k]:
+    def mean(self, x: Any) -> Float[AnyArray, "m ..."]:
         """The posterior mean at (m, d) points: (m,), or (m, k) for several outputs."""
         return self.mean_predictor.mean(x)
 
@@ -255,7 +256,7 @@ class Posterior(Quantiles):
         model = dataclasses.replace(self.model, mean=mean)
         return dataclasses.replace(self, model=model, far=far, solution=solution, **changes)
 
-    def log_prob(self, x: Any, y: Any, *, noise: Any = True) -> Float[AnyArray, m * k]:
+    def log_prob(self, x: Any, y: Any, *, noise: Any = True) -> Float[AnyArray, "m ..."]:
         """log N(y; mean(x), std(x)^2 + noise) for each point, and each output."""
         mean, std = self.predict(x, noise=noise)
         y = check_outputs(y, mean.shape[0])

@@ -22,7 +22,7 @@ from dualgp.posterior.prior import PriorPaths
 class Block(NamedTuple):
     """Means, deviations and variance at some points."""
 
-    mean: Float[AnyArray, m * k]
+    mean: Float[AnyArray, "m ..."]
     deviations: Float[AnyArray, "m s"]
     variance: Float[AnyArray, " m"]
 
@@ -69,7 +69,7 @@ class Predictor(eqx.Module):
                     variance = combine_variances(deviations, prior[0] - alone[:, k:], variance)
             yield Block(mean + shaped(correction[:, :k]), deviations, variance)
 
-    def mean(self, x: Any) -> Float[AnyArray, m * k]:
+    def mean(self, x: Any) -> Float[AnyArray, "m ..."]:
         """The mean at (m, d) points."""
         return _join([block.mean for block in self.blocks(x)])
 
@@ -79,7 +79,7 @@ class Predictor(eqx.Module):
         deviations, variances = zip(*blocks, strict=True)
         return _join(list(deviations)), _join(list(variances))
 
-    def moments(self, x: Any) -> tuple[Float[AnyArray, m * k], Float[AnyArray, " m"]]:
+    def moments(self, x: Any) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         """The mean and the variance, block by block, so that nothing large exists."""
         means, variances = zip(*((block.mean, block.variance) for block in self.blocks(x)), strict=True)
         return _join(list(means)), _join(list(variances))

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, UInt32
 
 from dualgp._arrays import full_precision, in_wide
 from dualgp._random import independent_normals, subkeys
@@ -17,10 +17,15 @@ from dualgp.operators.noise import Noise
 
 
 class PriorPaths(eqx.Module):
-    """phi(x) @ w: draws from the prior as functions, (m, d) -> (m, s)."""
+    """phi(x) @ w: draws from the prior as functions, (m, d) -> (m, s).
+
+    `key`, as numbers, and `num_features`: what `prior_paths` drew them with, where it did.
+    """
 
     features: Features
     weights: Float[AnyArray, "num s"]
+    key: UInt32[AnyArray, " words"] | None = None
+    num_features: int = eqx.field(default=0, static=True)
 
     @full_precision
     def __call__(self, x: Points) -> Float[Array, "m s"]:
@@ -31,7 +36,8 @@ def prior_paths(kernel: Kernel, d: int, num_samples: int, key: RandomKey, num_fe
     """`num_samples` functions drawn from the prior, by random features."""
     feature_key, weight_key = subkeys(key, 2)
     features = kernel.features(feature_key, num_features, d)
-    return PriorPaths(features, independent_normals(weight_key, features.num, num_samples))
+    weights, words = independent_normals(weight_key, features.num, num_samples), np.asarray(jax.random.key_data(key))
+    return PriorPaths(features, weights, words, num_features)
 
 
 @in_wide

@@ -37,7 +37,7 @@ class SampledPosterior(Posterior):
     def is_exact(self) -> bool:
         return False
 
-    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, m * k], Float[AnyArray, " m"]]:
+    def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         return with_noise(self, *moments(self, x), noise)
 
     def covariance(self, x: Any, *, noise: Any = False) -> Float[np.ndarray, "m m"]:
@@ -111,7 +111,7 @@ class SampledPosterior(Posterior):
         return np.asarray(self.model.kernel.diagonal(self.model.kernel.points(x, "x", self.d)), np.float64)
 
 
-def moments(posterior: Posterior, x: Any, more: str = "") -> tuple[Float[AnyArray, " m"], Float[AnyArray, " m"]]:
+def moments(posterior: Posterior, x: Any, more: str = "") -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
     """Mean and mean squared deviation of the samples; `more` is said where there are none."""
     if posterior.prior is None and not posterior.neighbours:
         raise ValueError(NO_SAMPLES + more)

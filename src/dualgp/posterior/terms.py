@@ -45,7 +45,7 @@ class TermPosterior:
     posterior: Posterior
     predictor: Predictor
 
-    def mean(self, x: Any) -> Float[AnyArray, m * k]:
+    def mean(self, x: Any) -> Float[AnyArray, "m ..."]:
         """The posterior mean of the term at (m, d) points."""
         return self._mean_predictor.mean(x)
 
@@ -53,7 +53,7 @@ class TermPosterior:
         """The posterior standard deviation of the term at (m, d) points."""
         return self.predict(x)[1]
 
-    def predict(self, x: Any) -> tuple[Float[AnyArray, m * k], Float[AnyArray, " m"]]:
+    def predict(self, x: Any) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
         """Mean and standard deviation together."""
         if isinstance(self.posterior, ExactPosterior) and not is_traced(x):
             return self.mean(x), np.sqrt(self._variance(self.posterior, x))

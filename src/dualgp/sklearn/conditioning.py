@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from sklearn.utils.validation import validate_data
 
 from dualgp._arrays import refuse_fork
@@ -30,7 +31,8 @@ DTYPES = [np.float64, np.float32, np.uint8]  # X of these is taken as it is; oth
 class Conditioning:
     """What a fit conditions models on and how: data, randomness, a deadline, and further settings of `condition`.
 
-    `noise_floor`: a variance that learning must not go below, relative to that of the targets.
+    `noise_floor`: a variance that learning must not go below, relative to that of the targets. `factors`: what the
+    model's noise is multiplied by in each row, if not by 1.
     """
 
     x: Any
@@ -39,10 +41,13 @@ class Conditioning:
     deadline: Deadline
     settings: dict[str, Any]
     noise_floor: float = 0.0
+    factors: Float[np.ndarray, " n"] | None = None
 
     def __call__(self, model: GaussianProcess, **more: Any) -> Posterior:
         """The posterior of a model, in the time that is left."""
+        noise = None if self.factors is None else float(model.noise) * self.factors
         run = {"key": subkey(self.key, "condition"), "max_seconds": self.deadline, **self.settings, **more}
+        run["noise"] = noise
         with warnings.catch_warnings():  # of divergence, which may have a remedy here
             warnings.simplefilter("ignore", DivergenceWarning)
             return model.condition(self.x, self.targets, **run)
@@ -57,20 +62,49 @@ class Conditioning:
     ) -> Learned:
         """A better model, from `model` on, with a noise that is not below the floor; it is said where it is there."""
         limit = time_to_learn(self.deadline, len(self.targets))
-        run = {"key": subkey(self.key, "learn"), "max_seconds": limit, **self.settings}
+        run = {"key": subkey(self.key, "learn"), "max_seconds": limit, **self.settings, **self._noise}
         run |= {} if watch is None else {"progress": watch}
         first = {"choose_kernel": choose_kernel, "checkpoint": checkpoint}
-        learned = learn(model, self.x, self.targets, fixed=fixed, **run, **first)
-        noise, least = float(learned.model.noise), LEAST_NOISE * float(np.var(self.targets))
-        if "noise" in fixed or noise >= max(self.noise_floor, 1.01 * least):
-            return learned
-        if noise >= self.noise_floor:
-            return replace(learned, message=f"{learned.message} {AT_FLOOR}")
-        model = replace(learned.model, noise=np.asarray(self.noise_floor))
+        targets, varies = self._varying
+        learned = learn(model, self.x, targets, fixed=fixed, **run, **first)
+        noise, least = float(learned.model.noise), LEAST_NOISE * float(np.mean(np.var(targets, axis=0))) / self._unit
+        floor = self.noise_floor / self._unit
+        if "noise" in fixed or noise >= max(floor, 1.01 * least):
+            return _with_constants(learned, varies)
+        if noise >= floor:
+            return _with_constants(replace(learned, message=f"{learned.message} {AT_FLOOR}"), varies)
+        model = replace(learned.model, noise=np.asarray(floor))
         if not learned.finished:  # there is no time to learn the rest again
-            return replace(learned, model=model, posterior=None)
-        rest = learn(model, self.x, self.targets, fixed=(*fixed, "noise"), **run)
-        return replace(rest, message=f"{learned.message} {AT_FLOOR} {rest.message}", kernels=learned.kernels)
+            return _with_constants(replace(learned, model=model, posterior=None), varies)
+        rest = learn(model, self.x, targets, fixed=(*fixed, "noise"), **run)
+        message = f"{learned.message} {AT_FLOOR} {rest.message}"
+        return _with_constants(replace(rest, message=message, kernels=learned.kernels), varies)
+
+    @property
+    def _noise(self) -> dict[str, Any]:
+        return {} if self.factors is None else {"noise": self.factors, "noise_role": "factor"}
+
+    @property
+    def _unit(self) -> float:
+        """The usual factor of the noise."""
+        return 1.0 if self.factors is None else float(np.exp(np.mean(np.log(self.factors))))
+
+    @property
+    def _varying(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Targets to learn from, and which outputs these are: one that is constant says nothing about the others."""
+        if np.ndim(self.targets) < 2:
+            return self.targets, None
+        varies = np.ptp(self.targets, axis=0) > 0
+        return (self.targets, None) if varies.all() or not varies.any() else (self.targets[:, varies], varies)
+
+
+def _with_constants(learned: Learned, varies: np.ndarray | None) -> Learned:
+    """The model of all outputs, where some are constant and were not learned from."""
+    if varies is None:
+        return learned
+    mean = np.zeros(len(varies))
+    mean[varies] = learned.model.mean
+    return replace(learned, model=replace(learned.model, mean=mean), posterior=None)
 
 
 def one_if_constant(std: Any, values: np.ndarray, largest: Any = None) -> np.ndarray:
@@ -91,17 +125,37 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool = True) -> Any:
         X = validate_data(estimator, X, dtype=DTYPES, order="C", reset=reset)
         check_size(X, "X")
         return X
-    X, targets = validate_data(estimator, X, *y, dtype=DTYPES, order="C", y_numeric=True, reset=reset)
+    refuse_holes(*y)
+    settings: dict[str, Any] = {"dtype": DTYPES, "order": "C", "y_numeric": True, "multi_output": True}
+    X, targets = validate_data(estimator, X, *y, reset=reset, **settings)
     check_size(X, "X")
     return X, sized_targets(targets, reset)
 
 
+def refuse_holes(y: Any) -> None:
+    """Refuse rows that have some outputs only."""
+    try:
+        missing = np.isnan(np.asarray(y, np.float64))
+    except (TypeError, ValueError):  # for scikit-learn to say
+        return
+    if missing.ndim == 2 and missing.shape[1] > 1 and missing.any():
+        row, output = (int(i) for i in np.argwhere(missing)[0])
+        raise ValueError(
+            f"y has {int(missing.sum())} NaN value(s), the first in row {row}, output {output}. All outputs must be "
+            "there in every row: leave such rows out, or fit that output by itself."
+        )
+
+
 def sized_targets(y: np.ndarray, reset: bool) -> np.ndarray:
-    """Targets in float64, neither too large nor, where units are taken from them, too close together to be squared."""
+    """Targets in float64, (n,) or (n, k), that are neither too large nor, where units are taken from them, too close
+    together to be squared."""
     targets = y.astype(np.float64)
+    targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
     check_size(targets, "y")
-    if reset and 0 < np.ptp(targets) < SMALLEST_SPREAD:
-        raise ValueError(f"y varies by {np.ptp(targets):.3g} only: too little to be squared. Choose a smaller unit.")
+    spread = np.ptp(targets, axis=0)
+    if reset and np.any((spread > 0) & (spread < SMALLEST_SPREAD)):
+        least = float(np.min(spread[spread > 0])) if spread.ndim else float(spread)
+        raise ValueError(f"y varies by {least:.3g} only: too little to be squared. Choose a smaller unit.")
     return targets
 
 

@@ -91,6 +91,8 @@ def _grid(regressor: GPRegressor, name: str, place: slice) -> tuple[Any, Float[n
 
 def _rows(regressor: GPRegressor, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Centred inputs and targets of some rows."""
+    if regressor.posterior_.num_outputs > 1:
+        raise ValueError("The model has several outputs. Ask about one of them: regressor.output(0), say.")
     if X is not None:
         x, y = regressor.inputs_of(X), np.asarray(y, np.float64)
     else:

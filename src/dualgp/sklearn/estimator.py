@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -21,15 +23,15 @@ from dualgp.kernels import Kernel
 from dualgp.kernels.translate import rescaled, translated
 from dualgp.operators import policy
 from dualgp.operators.layout import as_mesh
-from dualgp.operators.merging import entered_twice
 from dualgp.operators.noise import check_noise
 from dualgp.posterior import Posterior
 from dualgp.sklearn.callbacks import CallbackSupportMixin, Watcher, with_callbacks
-from dualgp.sklearn.choices import noise_floor
 from dualgp.sklearn.conditioning import Conditioning, validated
+from dualgp.sklearn.counting import count_rows, without_zeros
 from dualgp.sklearn.frames import check_frame, needs_encoding, raw_columns
+from dualgp.sklearn.outputs import UnitsOfMany, main_direction
 from dualgp.sklearn.prediction import Predicting
-from dualgp.sklearn.preparation import NOISE, find_trend, find_warp, make_units, standard_model
+from dualgp.sklearn.preparation import NOISE, Warps, find_floor, find_trend, find_warp, make_units, standard_model
 from dualgp.sklearn.warps import Warp
 from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, Solution, as_solver
 from dualgp.solvers.stopping import Deadline
@@ -133,42 +135,66 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         self.trend = trend
 
     @with_callbacks
-    def fit(self, X: Any, y: Any) -> GPRegressor:
-        """Learn from (n, d) inputs, or a frame of n rows, and (n,) targets, and condition on all of them."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GPRegressor:
+        """Learn from (n, d) inputs, or a frame of n rows, and (n,) or (n, k) targets, and condition on all of them.
+
+        `sample_weight` (n,): a row of weight 2 counts as if it were there twice, its noise is half of `noise_`; a
+        weight of 0 leaves it out.
+        """
         if needs_encoding(X):
-            return self.fit_table(as_table(X), check_frame(X, y))
+            return self.fit_table(as_table(X), check_frame(X, y), sample_weight=sample_weight)
         deadline = Deadline(self.max_seconds)
         X, y = validated(self, X, y)
+        some, weights, zeros = without_zeros(sample_weight, len(y))
+        X, y = (X, y) if some.all() else (X[some], y[some])
         self.encoding_: Encoding | None = None
-        keep = ~entered_twice(X.T, y)
-        X, y = (X, y) if keep.all() else (X[keep], y[keep])
-        return self._fit(X, y, *find_warp(self.target_transform, X, y, None, self._is_free), deadline, len(keep))
+        rows = count_rows(X.T, y, weights)
+        X, y = rows.of(X), rows.of(y)
+        said = (*filter(None, [zeros]), *rows.said)
+        return self._fit(
+            X, y, find_warp(self.target_transform, X, y, None, self._is_free), deadline, rows.weights, said
+        )
 
-    def fit_table(self, table: Any, y: np.ndarray, encoding: Encoding | None = None) -> GPRegressor:
+    def fit_table(
+        self, table: Any, y: np.ndarray, encoding: Encoding | None = None, *, sample_weight: Any = None
+    ) -> GPRegressor:
         """The same for a table of pyarrow, with an encoding made before where there is one."""
-        deadline, encoding = Deadline(self.max_seconds), make_encoding(table) if encoding is None else encoding
-        keep = ~entered_twice(raw_columns(table, encoding), y)
-        table, y = table.filter(keep), y[keep]
-        self.encoding_, X = encoding.fit(table, y)
-        warp, said = find_warp(self.target_transform, X, y, encoding.widths, self._is_free)
-        if warp.kind != "none":  # effects on what is modelled
-            self.encoding_, X = encoding.fit(table, warp(y))
-        self.n_features_in_, self.feature_names_in_ = len(encoding.names), np.array(encoding.names, dtype=object)
-        return self._fit(X, y, warp, said, deadline, len(keep))
+        deadline = Deadline(self.max_seconds)
+        some, weights, zeros = without_zeros(sample_weight, len(y))
+        table, y = (table, y) if some.all() else (table.filter(some), y[some])
+        made = make_encoding(table) if encoding is None else encoding
+        rows = count_rows(raw_columns(table, made), y, weights)
+        if not rows.kept.all():
+            table, y = table.filter(rows.kept), y[rows.kept]
+            made = make_encoding(table) if encoding is None else encoding  # medians of different rows
+        self.encoding_, X = made.fit(table, main_direction(y))
+        warp, chosen = find_warp(self.target_transform, X, y, made.widths, self._is_free)
+        if isinstance(warp, Warp) and warp.kind != "none":  # effects on what is modelled
+            self.encoding_, X = made.fit(table, warp(y))
+        self.n_features_in_, self.feature_names_in_ = len(made.names), np.array(made.names, dtype=object)
+        return self._fit(X, y, (warp, chosen), deadline, rows.weights, (*filter(None, [zeros]), *rows.said))
 
-    def _fit(self, X: np.ndarray, y: np.ndarray, warp: Warp, said: str, deadline: Deadline, given: int) -> GPRegressor:
+    def _fit(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        warp: tuple[Warps, str],
+        deadline: Deadline,
+        weights: np.ndarray | None,
+        counted: tuple[str, ...],
+    ) -> GPRegressor:
         # Only where nothing depends on the origin: counts, for one, are what they are.
         centres = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
         settings, start = self._settings(len(y)), standard_model(X, self._widths)
-        units = make_units(X, y, warp, centres)
-        x, floor = units.inputs(X), noise_floor(warp, y) / units.y_scale**2
+        units = make_units(X, y, warp[0], centres, own_scales=self.learn and self.noise is None)
+        x, floor = units.inputs(X), find_floor(units, y)
         self.units_, trend = find_trend(self.trend, start, units, x, units.targets(x, y), floor, self._is_free)
-        condition = Conditioning(x, self.units_.targets(x, y), self._key(), deadline, settings, floor)
+        factors = None if weights is None else 1.0 / weights
+        condition = Conditioning(x, self.units_.targets(x, y), self._key(), deadline, settings, floor, factors)
         watcher = Watcher(self, X, y) if hasattr(self, "_init_callback_context") else None
         model, self.interrupted_ = self._start(start), False
         posterior = self._learn(model, condition, watcher) if self.learn else self._take_as_given(model, condition)
-        copies = f"{given - len(y):,} rows are copies of others and count once." if given > len(y) else ""
-        self.decisions_ = tuple(filter(None, [said, trend, copies]))
+        self.decisions_ = tuple(filter(None, [warp[1], trend, *counted]))
         self._conclude(posterior, condition, self.checkpoint)
         if watcher:
             watcher.end()
@@ -176,7 +202,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
             print(self.report())
         return self
 
-    def update(self, X: Any, y: Any) -> GPRegressor:
+    def update(self, X: Any, y: Any, sample_weight: Any = None) -> GPRegressor:
         """Condition on more data as well, from where the last solve ended. Learned parameters and scales stay."""
         check_is_fitted(self)
         if self.encoding_ is None:
@@ -185,9 +211,14 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         else:
             y = check_frame(X, y, reset=False)
             x = self._ready(X)[1]
+        if np.shape(y)[1:] != np.shape(self.y_scale_):
+            raise ValueError(f"y has shape {np.shape(y)}, but the model {self.posterior_.num_outputs} output(s).")
+        some, weights, _ = without_zeros(sample_weight, len(y))
+        x, targets = x[some], self.units_.targets(x, y)[some]
         posterior = self.posterior_.update(
             x,
-            self.units_.targets(x, y),
+            targets,
+            noise=None if weights is None else float(self.posterior_.model.noise) / weights,
             key=subkey(_key(self.random_state), self.posterior_.n),
             solver=self._solver(),
             max_seconds=self.max_seconds,
@@ -197,10 +228,24 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         self._keep(posterior)
         return self
 
+    def output(self, number: int) -> GPRegressor:
+        """The same for one of several outputs, numbered from 0."""
+        check_is_fitted(self)
+        if not isinstance(self.units_, UnitsOfMany):
+            if number:
+                raise IndexError(f"There is one output, number 0, got {number}.")
+            return self
+        posterior = self.posterior_.output(number)
+        posterior = replace(posterior, solution=replace(posterior.solution, validation=None))  # it was of all outputs
+        one = copy.copy(self)
+        one.units_ = self.units_.each[number]
+        one._keep(posterior)
+        return one
+
     def report(self) -> str:
         """What was done and how good it is, in plain words and in the units of the data."""
         check_is_fitted(self)
-        model = f"Kernel {self.kernel_!r}, noise variance {self.noise_:.4g}, mean {self.mean_:.4g}."
+        model = f"Kernel {self.kernel_!r}, noise variance {shown(self.noise_)}, mean {shown(self.mean_)}."
         said = (self.message_, *self.decisions_, *self.report_solution())
         return "\n".join([self.posterior_.report_size(), model, *said])
 
@@ -228,7 +273,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
         learned = condition.learn(model, fixed, self.checkpoint, watch, choose_kernel=self.kernel is None)
         self.message_, self.interrupted_ = learned.message, learned.interrupted
         if np.all(condition.targets == condition.targets[:1]):
-            self.message_ = f"All targets are {self.y_offset_:.4g}: there is nothing to learn."
+            self.message_ = f"All targets are {shown(self.y_offset_)}: there is nothing to learn."
             warnings.warn(f"{self.message_} Error bars are those of a guess.", UserWarning, stacklevel=3)
         posterior = learned.posterior
         if posterior is None:  # few rows, or interrupted: then there is no time for more than a pass
@@ -261,7 +306,7 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
 
     def _start(self, start: GaussianProcess) -> GaussianProcess:
         """What to start from, on centred inputs and standardised targets: `start`, but for what was given."""
-        units = self.y_scale_**2
+        units = self.units_.of_parameters**2
         kernel, noise = rescaled(start.kernel, units), float(start.noise) * units
         if self.kernel is not None:
             kernel, white = translated(self.kernel, self.learn, len(self.X_offset_))
@@ -281,17 +326,23 @@ class GPRegressor(Predicting, CallbackSupportMixin, RegressorMixin, BaseEstimato
 
     def _keep(self, posterior: Posterior) -> None:
         """The fitted attributes."""
-        model, units = posterior.model, self.y_scale_**2
+        model, score = posterior.model, posterior.solution.validation
         self.posterior_ = posterior
-        self.kernel_: Kernel = rescaled(model.kernel, units)
-        self.noise_ = float(model.noise) * units
-        self.mean_ = float(self.units_.outputs(float(model.mean)))
-        score = posterior.solution.validation
-        self.validation_ = score.in_units(self.y_scale_) if score and self.warp_.kind == "none" else None
+        self.kernel_: Kernel = rescaled(model.kernel, self.units_.of_parameters**2)
+        self.noise_ = float(model.noise) * self.y_scale_**2
+        means = np.broadcast_to(model.mean, np.shape(self.y_scale_))
+        self.mean_ = self.units_.outputs(means) if means.ndim else float(self.units_.outputs(float(means)))
+        has_units = posterior.num_outputs == 1 and self.units_.is_plain
+        self.validation_ = score.in_units(self.y_scale_) if score and has_units else None
         lengthscale = getattr(model.kernel, "lengthscales", getattr(model.kernel, "lengthscale", None))
         self.__dict__.pop("lengthscale_", None)  # of an earlier fit with another kernel
         if lengthscale is not None:
             self.lengthscale_ = np.broadcast_to(np.asarray(lengthscale, np.float64), (posterior.d,)).copy()
+
+
+def shown(value: Any) -> str:
+    """One number, or one for each output."""
+    return f"{value:.4g}" if np.ndim(value) == 0 else np.array2string(value, precision=4, threshold=8, separator=", ")
 
 
 def _needs_double(solution: Solution) -> bool:

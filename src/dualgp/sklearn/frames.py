@@ -10,11 +10,11 @@ from jaxtyping import Float
 from sklearn.utils import check_array
 
 from dualgp._arrays import refuse_fork
-from dualgp._checks import check_targets, refuse_other_kinds
+from dualgp._checks import check_outputs, refuse_other_kinds
 from dualgp.columns.encoding import Encoding
 from dualgp.columns.tables import as_codes, as_numbers, as_table, column_of
 from dualgp.columns.types import Coded
-from dualgp.sklearn.conditioning import sized_targets
+from dualgp.sklearn.conditioning import refuse_holes, sized_targets
 
 
 def needs_encoding(X: Any) -> bool:
@@ -45,12 +45,13 @@ def raw_columns(table: Any, encoding: Encoding) -> list[np.ndarray]:
     return columns
 
 
-def check_frame(X: Any, y: Any, reset: bool = True) -> Float[np.ndarray, " n"]:
+def check_frame(X: Any, y: Any, reset: bool = True) -> Float[np.ndarray, " n"] | Float[np.ndarray, "n k"]:
     """The targets of a frame."""
     refuse_fork()
     refuse_other_kinds(y, "y")
+    refuse_holes(y)
     y = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
-    return sized_targets(np.asarray(check_targets(y, as_table(X).num_rows)), reset)
+    return sized_targets(np.asarray(check_outputs(y, as_table(X).num_rows)), reset)
 
 
 def encode(X: Any, encoding: Encoding) -> Float[np.ndarray, "n d"]:

@@ -17,17 +17,22 @@ from dualgp.posterior import Posterior
 from dualgp.posterior.calibration import GAUSSIAN
 from dualgp.sklearn.conditioning import finite_score, validated
 from dualgp.sklearn.frames import encode
+from dualgp.sklearn.outputs import UnitsOfMany
 from dualgp.sklearn.preparation import draw_observations
 from dualgp.sklearn.units import Units
-from dualgp.sklearn.warps import Prediction, Warp
 
 
 class Predicting:
     """Predictions by a posterior, the units of the data and, for frames, an encoding."""
 
     posterior_: Posterior
-    units_: Units
+    units_: Units | UnitsOfMany
     encoding_: Encoding | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]  # of the estimator
+        tags.target_tags.multi_output = True
+        return tags
 
     def predict(
         self,
@@ -45,6 +50,7 @@ class Predicting:
         `noise=False` leaves the noise out: the spread of the function that the observations scatter around.
         Quantiles of observations follow the errors of rows that were predicted without themselves (see
         `Posterior.calibration`); with `calibrated=False`, and those of the function, they are Gaussian.
+        With k outputs, arrays of (m, k), covariances (m, m, k) and quantiles (m, k, 3).
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be asked for.")
@@ -58,14 +64,19 @@ class Predicting:
             posterior, x = self._ready(X)
             covariance = posterior.covariance(x, noise=noise)
             root = np.sqrt(covariance.diagonal())  # where y is warped, correlations are those of what is modelled
-            return mean, covariance * np.outer(std / root, std / root)
+            ratio = std.T / root
+            covariance = covariance * ratio[..., :, None] * ratio[..., None, :]
+            return mean, np.moveaxis(covariance, 0, -1) if std.ndim > 1 else covariance
         return (mean, std) if return_std else mean
 
-    def distribution(self, X: Any, *, noise: bool = True, calibrated: bool = True) -> Prediction:
-        """The distribution of new observations (or with `noise=False` of the function): mean, median, quantiles."""
+    def distribution(self, X: Any, *, noise: bool = True, calibrated: bool = True) -> Any:
+        """The distribution of new observations (or with `noise=False` of the function): mean, median, quantiles.
+
+        A `Prediction`, or `Predictions` of several outputs.
+        """
         return self._distribution_at(self._ready(X)[1], noise, calibrated)
 
-    def _distribution_at(self, x: np.ndarray, noise: bool = True, calibrated: bool = False) -> Prediction:
+    def _distribution_at(self, x: np.ndarray, noise: bool = True, calibrated: bool = False) -> Any:
         """The same at centred inputs."""
         if not self.posterior_.has_std:
             raise ValueError(
@@ -79,12 +90,12 @@ class Predicting:
 
     def mean_at(self, x: np.ndarray) -> np.ndarray:
         """Means at centred inputs, without error bars where they are not needed."""
-        if self.warp_.kind == "none":
+        if self.units_.is_plain:
             return self.units_.outputs(self.posterior_.mean(x), x)
         if self.posterior_.has_std:
             return self._distribution_at(x).mean
-        noise = np.full(len(x), np.sqrt(float(self.posterior_.model.noise)))
-        return self.units_.prediction(x, self.posterior_.mean(x), noise).mean
+        std = np.full(len(x), np.sqrt(float(self.posterior_.model.noise)))
+        return self.units_.prediction(x, self.posterior_.mean(x), std).mean
 
     def inputs_of(self, X: Any) -> np.ndarray:
         """The centred inputs of the posterior for rows like those that it was fitted to."""
@@ -95,18 +106,20 @@ class Predicting:
         return finite_score(RegressorMixin.score, self, X, y, sample_weight)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Draws of new observations, noise included, jointly at (m, d) points: (m, n_samples).
+        """Draws of new observations, noise included, jointly at (m, d) points: (m, n_samples), or (m, k, n_samples).
 
         They are posterior functions plus noise. Where `n_samples` is more than there are functions, they are exact
         draws if the fit was exact (up to 4,096 rows), and an error otherwise.
         """
         posterior, x = self._ready(X)
         policy.check_functions(n_samples, len(x), "n_samples")
-        values = draw_observations(posterior, x, n_samples, check_random_state(random_state))
-        return self.units_.outputs(values, x).T
+        noise = np.full(len(x), float(posterior.model.noise))
+        values = draw_observations(posterior, x, n_samples, check_random_state(random_state), noise)
+        return np.moveaxis(self.units_.outputs(values, x), 0, -1)
 
     def sample_functions(self) -> Callable[[Any], np.ndarray]:
-        """The posterior functions, without noise: a callable from (m, d) points to (n_samples, m) values."""
+        """The posterior functions, without noise: a callable from (m, d) points to (n_samples, m) values, or
+        (n_samples, m, k)."""
         check_is_fitted(self)
         frozen = copy.copy(self)  # later fits and updates make other functions
 
@@ -118,10 +131,14 @@ class Predicting:
 
     def report_solution(self) -> list[str]:
         """The sentences of the report about how well the equations were solved."""
-        sentences = self.posterior_.report_solution(unit=self.y_scale_)
-        if self.warp_.kind == "none":
+        if isinstance(self.units_, UnitsOfMany):
+            sentences = self.posterior_.report_solution()
+            return [*sentences, "Errors in these sentences are those of targets divided by their standard deviation."]
+        sentences = self.posterior_.report_solution(unit=self.units_.y_scale)
+        if self.units_.is_plain:
             return sentences
-        return [*sentences, f"Errors in these sentences are those of the transformed target ({self.warp_.kind})."]
+        kind = self.units_.warp.kind
+        return [*sentences, f"Errors in these sentences are those of the transformed target ({kind})."]
 
     @property
     def X_offset_(self) -> np.ndarray:
@@ -129,18 +146,18 @@ class Predicting:
         return self.units_.x_offset
 
     @property
-    def y_offset_(self) -> float:
-        """The mean of the (transformed) targets."""
+    def y_offset_(self) -> Any:
+        """The mean of the (transformed) targets, of each output."""
         return self.units_.y_offset
 
     @property
-    def y_scale_(self) -> float:
-        """The standard deviation of the (transformed) targets."""
+    def y_scale_(self) -> Any:
+        """The standard deviation of the (transformed) targets, of each output."""
         return self.units_.y_scale
 
     @property
-    def warp_(self) -> Warp:
-        """The monotone function of y that is modelled."""
+    def warp_(self) -> Any:
+        """The monotone function of y that is modelled, of each output."""
         return self.units_.warp
 
     def _ready(self, X: Any) -> tuple[Posterior, np.ndarray]:

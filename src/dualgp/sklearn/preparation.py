@@ -12,12 +12,14 @@ from dualgp.gp import GaussianProcess
 from dualgp.kernels import Matern32
 from dualgp.kernels.scaled import root_sums
 from dualgp.posterior import Posterior
-from dualgp.sklearn.choices import as_warp, choose_trend, choose_warp, fit_trend
+from dualgp.sklearn.choices import as_warp, choose_trend, choose_warp, fit_trend, noise_floor
 from dualgp.sklearn.conditioning import one_if_constant
+from dualgp.sklearn.outputs import UnitsOfMany
 from dualgp.sklearn.units import Units
 from dualgp.sklearn.warps import Warp
 
 NOISE = 0.1  # relative to the variance of y, to start from
+Warps = Warp | tuple[Warp, ...]  # of one output, or of each of several
 Widths = tuple[int, ...] | None  # how many inputs share each lengthscale
 
 
@@ -36,29 +38,62 @@ def model_of(scales: Float[np.ndarray, " groups"], widths: Widths = None) -> Gau
     return GaussianProcess(Matern32(scales * np.sqrt(len(scales)), widths=widths), NOISE)
 
 
-def make_units(X: np.ndarray, y: np.ndarray, warp: Warp, centres: bool) -> Units:
-    """The units of the targets, and where inputs are centred if they may be."""
-    z = warp(y)
+def make_units(X: np.ndarray, y: np.ndarray, warp: Warps, centres: bool, own_scales: bool) -> Units | UnitsOfMany:
+    """The units of the targets, and where inputs are centred if they may be.
+
+    Without `own_scales` several outputs have one scale, so that parameters mean the same for all of them.
+    """
     x_offset = X.mean(axis=0, dtype=np.float64) if centres else np.zeros(X.shape[1])
-    return Units(x_offset, float(z.mean()), float(one_if_constant(z.std(), z)), warp)
+    if isinstance(warp, Warp):
+        z = warp(y)
+        return Units(x_offset, float(z.mean()), float(one_if_constant(z.std(), z)), warp)
+    z = np.stack([own(column) for own, column in zip(warp, y.T, strict=True)], axis=1)
+    scales = one_if_constant(z.std(axis=0), z)
+    if not own_scales:
+        scales = np.full(len(scales), np.sqrt(np.mean(scales**2)))
+    each = zip(z.mean(axis=0).tolist(), scales.tolist(), warp, strict=True)
+    return UnitsOfMany(tuple(Units(x_offset, offset, scale, own) for offset, scale, own in each))
 
 
-def find_warp(transform: Any, X: np.ndarray, y: np.ndarray, widths: Widths, is_free: bool) -> tuple[Warp, str]:
-    """The function of y to model, and a sentence about it. `is_free`: everything else is left to be found."""
+def find_warp(transform: Any, X: np.ndarray, y: np.ndarray, widths: Widths, is_free: bool) -> tuple[Warps, str]:
+    """The function of y to model, and a sentence about it. `is_free`: everything else is left to be found.
+
+    With several outputs there is one for each, and none unless it is given.
+    """
     if transform not in ("auto", *Warp.KINDS):
         raise ValueError(f"target_transform must be 'auto' or one of {', '.join(Warp.KINDS)}, got {transform!r}.")
+    if y.ndim > 1:
+        return tuple(as_warp(transform, column) for column in y.T), ""
     if transform != "auto":
         return as_warp(transform, y), ""
     x = X - X.mean(axis=0, dtype=np.float64) if is_free else X
     return choose_warp(standard_model(x, widths), x, y) if is_free else (Warp(), "")
 
 
+def find_floor(units: Units | UnitsOfMany, y: np.ndarray) -> float:
+    """The variance of rounding in standardised targets; of several outputs the smallest."""
+    if isinstance(units, UnitsOfMany):
+        return min(find_floor(one, column) for one, column in zip(units.each, y.T, strict=True))
+    return noise_floor(units.warp, y) / units.y_scale**2
+
+
 def find_trend(
-    trend: Any, model: GaussianProcess, units: Units, x: np.ndarray, targets: np.ndarray, floor: float, is_free: bool
-) -> tuple[Units, str]:
-    """The units with a linear trend where it helps, and a sentence about it."""
+    trend: Any,
+    model: GaussianProcess,
+    units: Units | UnitsOfMany,
+    x: np.ndarray,
+    targets: np.ndarray,
+    floor: float,
+    is_free: bool,
+) -> tuple[Any, str]:
+    """The units with a linear trend where it helps, and a sentence about it; of several outputs only if it is given."""
     if trend not in ("auto", True, False):
         raise ValueError(f"trend must be 'auto', True or False, got {trend!r}.")
+    if isinstance(units, UnitsOfMany):
+        if trend is not True:
+            return units, ""
+        each = [replace(one, slopes=fit_trend(x, z)) for one, z in zip(units.each, targets.T, strict=True)]
+        return UnitsOfMany(tuple(each)), "Linear trends were taken out first."
     slopes = fit_trend(x, targets) if trend is True else None
     if trend == "auto" and is_free:
         slopes = choose_trend(model, x, targets, floor)
@@ -70,16 +105,21 @@ def find_trend(
 
 
 def draw_observations(
-    posterior: Posterior, x: np.ndarray, n_samples: int, rng: np.random.RandomState
-) -> Float[np.ndarray, "samples m"]:
-    """Posterior functions plus noise; where there are not as many, exact draws if the posterior is exact."""
+    posterior: Posterior, x: np.ndarray, n_samples: int, rng: np.random.RandomState, noise: np.ndarray
+) -> Float[np.ndarray, "samples m"] | Float[np.ndarray, "samples m k"]:
+    """Posterior functions plus `noise`, the variances of m new observations.
+
+    Where there are not as many functions, exact draws if the posterior is exact.
+    """
     if n_samples <= posterior.num_samples:
         which = rng.choice(posterior.num_samples, n_samples, replace=False)
-        values = posterior.samples(x)[which].T.astype(np.float64)
-        return (values + np.sqrt(float(posterior.model.noise)) * rng.standard_normal(values.shape)).T
+        values = np.moveaxis(np.asarray(posterior.samples(x)[which], np.float64), 0, -1)
+        deviation = np.sqrt(noise).reshape(-1, *[1] * (values.ndim - 1))
+        return np.moveaxis(values + deviation * rng.standard_normal(values.shape), -1, 0)
     if posterior.is_exact:
-        mean, covariance = np.asarray(posterior.mean(x)), posterior.covariance(x, noise=True)
-        return mean + (np.linalg.cholesky(covariance) @ rng.standard_normal((len(mean), n_samples))).T
+        mean, root = np.asarray(posterior.mean(x)), np.linalg.cholesky(posterior.covariance(x, noise=noise))
+        draws = rng.standard_normal((*mean.shape[::-1], n_samples))  # of each output by itself
+        return mean + np.moveaxis(root @ draws, -1, 0).swapaxes(1, -1)
     raise ValueError(
         f"There are {posterior.num_samples} posterior functions, {n_samples} draws were asked for. "
         f"Fit with n_samples={n_samples} to have as many."

@@ -22,6 +22,16 @@ class Units:
     warp: Warp = field(default_factory=Warp)
     slopes: Float[np.ndarray, " d"] | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether y is modelled as it is."""
+        return self.warp.kind == "none"
+
+    @property
+    def of_parameters(self) -> float:
+        """What 1 means in the parameters of the model."""
+        return self.y_scale
+
     def inputs(self, X: np.ndarray) -> np.ndarray:
         """Centred inputs."""
         if not self.x_offset.any():

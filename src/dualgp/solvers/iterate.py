@@ -30,7 +30,10 @@ CHUNK_ENTRIES = 5e7
 CHECKPOINT_SECONDS = 30.0
 MOST_SLOWDOWNS = 10
 FORGETTING = 0.9  # the measured time of a step may fall by a tenth from chunk to chunk, and rise at once
-SCORE_EVERY = 0.5  # passes between two looks at rows kept aside
+LOOK_EVERY = 0.2  # passes between two looks at rows kept aside, of which a look and the next but one are compared
+# Passes before a run that begins with nothing may stop, in which all rows have a turn, and with rows kept aside taking
+# part at the end: on pol RMSE is within 0.4 % of the exact one, after 1.0 of the former 1.2 % (benchmarks/near_far.py).
+FIRST_PASSES, LAST_PASSES = 1.4, 0.5
 MOST_DRIFTS = 2  # times that the residual of all rows is computed anew because rounding has spoilt the one that is kept
 MUCH_WORSE = 2.0  # times the smallest residual: beyond, an unfinished run returns the iterate that had it
 
@@ -93,7 +96,7 @@ class Loop:
                     continue
                 score = self._look_aside()
                 show(residual, (self.progress.step - self.first_step) / self.prepared.max_steps(self.operator.n), score)
-                if score is not None and (self._is_budget_half_spent() or not self._is_worth_a_pass(score)):
+                if score is not None and (self._is_budget_needed() or not self._is_worth_a_pass(score)):
                     if score.is_alone:
                         return Result.CONVERGED
                     self._take_in()
@@ -217,7 +220,7 @@ class Loop:
     def _look_aside(self) -> Score | None:
         """The score of the present state, where it is time to look at it: now and then in a pass."""
         seen = self.progress.scores
-        if math.isfinite(self.progress.enough) or (seen and self.progress.passes < seen[-1][0] + SCORE_EVERY):
+        if math.isfinite(self.progress.enough) or (seen and self.progress.passes < seen[-1][0] + LOOK_EVERY):
             return None
         score = self._score()
         if score is not None:
@@ -238,20 +241,27 @@ class Loop:
         return self._score()
 
     def _is_worth_a_pass(self, score: Score) -> bool:
-        """Whether the score still improves; before there is one to compare it with, yes."""
-        before = [Score(*fields) for passes, *fields in self.progress.scores[:-1]]
-        return not before or score.improves_on(before[-1])
+        """Whether the score still improves; before it is time to say, yes."""
+        before = self.progress.scores[:-2]
+        if not before or (self.run.start is None and self.progress.passes < FIRST_PASSES):
+            return True
+        passes, *fields = before[-1]
+        return score.improves_on(Score(*fields), self.progress.passes - passes)
 
-    def _is_budget_half_spent(self) -> bool:
-        """Whether the other half of a limited budget is left, for all rows to take part."""
+    def _is_budget_needed(self) -> bool:
+        """Whether what is left of a limited budget, or half of it, is needed for all rows to take part."""
         passes, deadline = self.run.max_passes, self.run.deadline
-        is_late = deadline.is_set and self.operator.layout.agree(deadline.left) < 0.5 * self.seconds_at_start
-        return is_late or (passes is not None and self.progress.passes >= 0.5 * passes)
+        if passes is not None and self.progress.passes >= max(0.5 * passes, passes - LAST_PASSES):
+            return True
+        if not deadline.is_set:
+            return False
+        last = LAST_PASSES / self.passes_per_step * (self.seconds_per_step or math.inf)
+        return self.operator.layout.agree(deadline.left) < min(0.5 * self.seconds_at_start, last)
 
     def _take_in(self) -> None:
-        """Rows kept aside take part from now on, for an epoch and a pass at most."""
+        """Rows kept aside take part from now on, for a last part of an epoch."""
         self.prepared, self.state = self.prepared.take_in(self.state)
-        self.progress.enough = self.progress.passes + 1.0
+        self.progress.enough = self.progress.passes + LAST_PASSES
         self.checked, self.last_good = None, self.state
 
     def _start_again_more_carefully(self) -> bool:

@@ -15,6 +15,7 @@ from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
 
 FRESH_ROWS = 2048  # a share of 2 % of a pass for 100,000 rows, and a standard error of 2 % of a Gaussian residual
+KEPT_ROWS = 256  # to see the rounding error of a residual that is kept: the rows' own are about equal
 DOUBT = 0.05  # the probability that the upper limit of any of a run's checks is too low
 MOST_DRIFT = 0.1  # of the residual: rounding beyond this in the one that a solver keeps, and it is not to be trusted
 
@@ -49,18 +50,19 @@ def check_residual(
     k-th limit may be too low with a probability of 0.05 * 6 / (pi (k + 1))^2, and all together with 5 %. If a few rows
     carry most of the residual, a sample may miss them all: no limit from a sample can be trusted then.
 
-    `kept`: the residual of all rows as a solver keeps it. Then only its rounding error is unknown, and it is that which
-    the sample tells: ||r|| <= ||kept|| + ||r - kept||.
+    `kept`: the residual of all rows as a solver keeps it. Then only its rounding error is unknown, and KEPT_ROWS tell
+    it: ||r|| <= ||kept|| + ||r - kept||. Where that is no small share of r, it is checked as if nothing were kept.
     """
     n = operator.n
-    num = min(n, FRESH_ROWS)
+    num = min(n, FRESH_ROWS if kept is None or n <= FRESH_ROWS else KEPT_ROWS)
     index = np.arange(n) if num == n else generator(key).choice(n, num, replace=False)
     rows = -operator.check_rows(index.astype(np.int32), weights, b)
     known, errors = np.zeros(b.shape[1]), rows
     if kept is not None and num < n:
-        changes = rows - operator.layout.read_rows(kept, index.astype(np.int32))
-        if np.linalg.norm(changes) <= MOST_DRIFT * np.linalg.norm(rows):
-            known, errors = norms(kept), changes
+        known, errors = norms(kept), rows - operator.layout.read_rows(kept, index.astype(np.int32))
+        if np.linalg.norm(errors) > MOST_DRIFT * np.linalg.norm(rows):
+            found = check_residual(operator, b, weights, key, number)
+            return found._replace(passes=found.passes + num / n)
     squares = errors.astype(np.float64) ** 2
     largest = upper_limit_of_mean(squares, n, DOUBT * 6.0 / (math.pi * (number + 1)) ** 2)
     mean, error = squares.mean(axis=0), squares.std(axis=0) * math.sqrt((1.0 - num / n) / num)

@@ -50,10 +50,10 @@ class Score(NamedTuple):
     is_alone: bool
     rows: int
 
-    def improves_on(self, before: Score) -> bool:
-        """Whether it is better by more than half a pass must bring for another one to be worth it."""
+    def improves_on(self, before: Score, passes: float = 1.0) -> bool:
+        """Whether it is better than the score so many passes ago by what they must bring for more to be worth it."""
         gain = max(self.log_density - before.log_density, self.expected - before.expected)
-        return gain > LEAST_GAIN or self.rmse < LEAST_RATIO * before.rmse
+        return gain > LEAST_GAIN * passes or self.rmse < LEAST_RATIO**passes * before.rmse
 
     def in_units(self, unit: float) -> Score:
         """The score where a target of 1 is `unit`."""

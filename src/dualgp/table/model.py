@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from dualgp.columns.encoding import Encoding, Missing, complete_rows, make_encoding
-from dualgp.columns.tables import as_table
+from dualgp.columns.encoding import Encoding, Missing, Target, complete_rows, make_encoding, names_of
+from dualgp.columns.tables import as_table, numbers_of
 from dualgp.kernels import Tanimoto
 from dualgp.posterior.calibration import calibrate
 from dualgp.sklearn.estimator import GPRegressor
+from dualgp.sklearn.outputs import Predictions
 from dualgp.sklearn.warps import Prediction, Warp, scores
 from dualgp.table.smiles import SmilesEncoding
 
@@ -40,33 +41,40 @@ class TableModel:
         """`mean`, `median` and `std` of new observations, and points of their distribution: `q05` and `q95`, say.
 
         An observation is below the first with probability 0.05. Where the target was transformed (`log`), the median
-        is not the mean: as many observations are above it as below it.
+        is not the mean: as many observations are above it as below it. With several targets each has its own columns,
+        `price_mean` and so on.
         """
-        names = quantile_names(quantiles)
+        names = ("mean", "median", "std", *quantile_names(quantiles))
         X, known = self._readable(self.table(source))
-        found = {name: np.full(len(known), np.nan) for name in ("mean", "median", "std", *names)}
+        found = {first + name: np.full(len(known), np.nan) for first in self._prefixes for name in names}
         if known.any():
             distribution = self.regressor.distribution(X)
-            found["mean"][known], found["std"][known] = distribution.moments()
-            found["median"][known] = distribution.median
-            for name, column in zip(names, distribution.quantiles(quantiles).T, strict=True):
-                found[name][known] = column
+            each = distribution.each if isinstance(distribution, Predictions) else (distribution,)
+            for first, one in zip(self._prefixes, each, strict=True):
+                mean, std = one.moments()
+                for name, column in zip(names, [mean, one.median, std, *one.quantiles(quantiles).T], strict=True):
+                    found[first + name][known] = column
         return found
 
     def sample(self, source: Any, n_samples: int, random_state: int = 0) -> dict[str, np.ndarray]:
-        """Posterior functions at the rows of a table, without noise: `f1`, `f2`, ..."""
+        """Posterior functions at the rows of a table, without noise: `f1`, `f2`, ... of each target."""
         count = self.regressor.posterior_.num_samples
         if n_samples > count:
             raise ValueError(f"This model has {count} posterior functions, {n_samples} were asked for. Fit with more.")
         which = np.random.default_rng(random_state).choice(count, n_samples, replace=False)
         X, known = self._readable(self.table(source))
-        values = np.full((n_samples, len(known)), np.nan)
+        prefixes = self._prefixes
+        values = np.full((n_samples, len(known), len(prefixes)), np.nan)
         if known.any():
-            values[:, known] = self.regressor.sample_functions()(X)[which]
-        return {f"f{i + 1}": row for i, row in enumerate(values)}
+            drawn = self.regressor.sample_functions()(X)[which]
+            values[:, known] = drawn.reshape(*drawn.shape[:2], -1)
+        return {f"{first}f{i + 1}": values[i, :, j] for j, first in enumerate(prefixes) for i in range(n_samples)}
 
     def evaluate(self, source: Any) -> dict[str, dict[str, float]]:
         """RMSE, NLL, coverage of the 90 % band and CRPS on a table with targets, beside two simple predictors."""
+        if len(names_of(self.encoding.target)) > 1:
+            table, scored = self.table(source), [(one.encoding.target, one) for one in self.outputs()]
+            return {f"{name}: {what}": line for name, one in scored for what, line in one.evaluate(table).items()}
         table, y = self.complete(source)
         x_fitted, y_fitted = fitted_data(self.regressor)
         ridge = _ridge(x_fitted, y_fitted, self.encoding.x(table))
@@ -75,8 +83,23 @@ class TableModel:
         found = {"dualgp": ours, "ridge regression": ridge, "mean of the data": average}
         return {name: scores(y, prediction) for name, prediction in found.items()}
 
+    def outputs(self) -> list[TableModel]:
+        """The model of each target by itself."""
+        names = names_of(self.encoding.target)
+        if len(names) < 2:
+            return [self]
+        return [
+            TableModel(replace(self.encoding, target=name), self.regressor.output(i)) for i, name in enumerate(names)
+        ]
+
+    @property
+    def _prefixes(self) -> list[str]:
+        """What the names of predictions begin with."""
+        names = names_of(self.encoding.target)
+        return [""] if len(names) < 2 else [f"{name}_" for name in names]
+
     def check(self, held_out: Any = None) -> tuple[Prediction, np.ndarray, str] | None:
-        """Predictions of rows that they were made without, the truth, and which rows these are.
+        """Predictions of rows that they were made without, the truth, and which rows these are, for one target.
 
         Without held-out rows each fitted row is predicted from all others, and bands are calibrated by the other half
         of these rows, as nobody learns anything from their own; None if there are no functions to do it.
@@ -88,15 +111,17 @@ class TableModel:
         if not (posterior.is_exact or posterior.neighbours) and posterior.num_samples <= 2:
             return None
         x, y = fitted_data(regressor)
-        prediction = regressor.units_.prediction(x - regressor.X_offset_, *posterior.leave_one_out())
-        return *_checked_by_halves(prediction, y), "fitted rows, each predicted from all the others"
+        found: Any = regressor.units_.prediction(x - regressor.X_offset_, *posterior.leave_one_out(groups=True))
+        return *_checked_by_halves(found, y), "fitted rows, each predicted from all the others"
 
     def complete(self, source: Any) -> tuple[Any, np.ndarray]:
         """The rows of a table that have a target and all that a prediction needs, and their targets."""
         table = self.table(source)
         table = table.filter(complete_rows(table, self.encoding))
         if not table.num_rows:
-            raise ValueError(f"No row has a value of {self.encoding.target!r} and of every input to compare with.")
+            raise ValueError(
+                f"No row has a value of {_listed(self.encoding.target)} and of every input to compare with."
+            )
         return table, self.encoding.y(table)
 
     def distribution(self, table: Any) -> Prediction:
@@ -116,8 +141,9 @@ class TableModel:
 
 def fit_table(
     table: Any,
-    target: str,
+    target: str | Sequence[str],
     *,
+    weights: str | None = None,
     drop: Sequence[str] = (),
     missing: Missing = "fill",
     encoding: Encoding | SmilesEncoding | None = None,
@@ -125,15 +151,17 @@ def fit_table(
 ) -> TableModel:
     """Fit a `GPRegressor` with these settings to a table: every column but the target is an input unless dropped.
 
+    `target`: a column, or several that are predicted together. `weights`: the column of the rows' weights, if any.
     `missing`: numbers that are missing are filled with the median ("fill", and an input says where), their rows dropped
     ("drop") or refused ("error"). `encoding`: one made before, by `data.encoding.make_encoding`, or a
     `data.smiles.SmilesEncoding` for molecules: then the kernel is Tanimoto unless another is given.
     """
-    table = as_table(table)
-    encoding = make_encoding(table, target, drop, missing) if encoding is None else encoding
+    table, target = as_table(table), target if isinstance(target, str) else tuple(target)
+    if encoding is None:
+        encoding = make_encoding(table, target, drop if weights is None else (weights, *drop), missing)
     whole, table = table.num_rows, table.filter(complete_rows(table, encoding))
     if not table.num_rows:
-        raise ValueError(f"No row is complete: every one lacks {target!r} or, with missing='drop', an input.")
+        raise ValueError(f"No row is complete: every one lacks {_listed(target)} or, with missing='drop', an input.")
     if table.num_rows < whole:
         note = (
             f"{whole - table.num_rows:,} of {whole:,} rows were left out because a value is missing or cannot be read."
@@ -141,10 +169,10 @@ def fit_table(
         encoding = replace(encoding, notes=(*encoding.notes, note))
     if isinstance(encoding, SmilesEncoding):
         settings = {"kernel": Tanimoto()} | settings
-    regressor = GPRegressor(**settings)
+    regressor, own = GPRegressor(**settings), None if weights is None else numbers_of(table, weights)
     if isinstance(encoding, SmilesEncoding):
-        return TableModel(encoding, regressor.fit(encoding.x(table), encoding.y(table)))
-    regressor.fit_table(table, encoding.y(table), encoding)
+        return TableModel(encoding, regressor.fit(encoding.x(table), encoding.y(table), own))
+    regressor.fit_table(table, encoding.y(table), encoding, sample_weight=own)
     return TableModel(regressor.encoding_ or encoding, regressor)
 
 
@@ -157,6 +185,10 @@ def _checked_by_halves(prediction: Prediction, y: np.ndarray) -> tuple[Predictio
         return prediction, y
     own = np.sort(own)
     return Prediction(prediction.warp, prediction.location[own], prediction.spread[own], calibration), y[own]
+
+
+def _listed(target: Target) -> str:
+    return " or ".join(map(repr, names_of(target)))
 
 
 def fitted_data(regressor: GPRegressor) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from dualgp import __version__, plots
 from dualgp._files import replacing
+from dualgp.columns.encoding import names_of
 from dualgp.sklearn.effects import importances
 from dualgp.sklearn.warps import Prediction, scores
 from dualgp.table.advice import advise, fifths, readable
@@ -49,8 +50,14 @@ def make_report(model: TableModel, held_out: Any = None) -> str:
     held_out = None if held_out is None else model.table(held_out)
 
     with matplotlib.rc_context({"font.size": 11}):
-        parts = [_summary(model), *_accuracy(model, held_out), *_inputs(model, held_out), *_solution(model)]
-    title = f"{html.escape(str(model.encoding.target))}: a Gaussian process on {model.regressor.posterior_.n:,} rows"
+        parts = [_summary(model)]
+        outputs = model.outputs()
+        for one in outputs:
+            heading = [f"<h1>{html.escape(str(one.encoding.target))}</h1>"] if len(outputs) > 1 else []
+            parts += [*heading, *_accuracy(one, held_out), *_inputs(one, held_out)]
+        parts += _solution(outputs[0])
+    names = html.escape(", ".join(names_of(model.encoding.target)))
+    title = f"{names}: a Gaussian process on {model.regressor.posterior_.n:,} rows"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dualgp.columns.tables import numbers_of, text_of
+from dualgp.columns.encoding import names_of
+from dualgp.columns.tables import targets_of, text_of
 from dualgp.columns.types import Column
 from dualgp.sklearn.fingerprints import fingerprints, unreadable
 
@@ -24,7 +25,7 @@ class SmilesEncoding:
     """
 
     smiles: str
-    target: str
+    target: str | tuple[str, ...]
     radius: int = 1
     size: int = 1024
     counts: bool = True
@@ -69,7 +70,7 @@ class SmilesEncoding:
 
     def y(self, table: pyarrow.Table) -> np.ndarray:
         """The targets of a table; NaN where they are missing."""
-        return numbers_of(table, self.target)
+        return targets_of(table, self.target)
 
     def readable(self, table: pyarrow.Table) -> np.ndarray:
         """Which rows to keep: those whose SMILES can be read, or all where others are an error."""
@@ -91,7 +92,7 @@ def parsed(strings: list[str]) -> np.ndarray:
 def make_smiles_encoding(
     table: pyarrow.Table,
     smiles: str,
-    target: str,
+    target: str | tuple[str, ...],
     *,
     radius: int = 1,
     size: int = 1024,
@@ -103,8 +104,8 @@ def make_smiles_encoding(
     SMILES that cannot be read are refused here, by their rows in the whole table, unless `invalid` is "drop".
     """
     strings = text_of(table, smiles)
-    numbers_of(table, target)
-    others = [name for name in table.column_names if name not in (smiles, target)]
+    targets_of(table, target)
+    others = [name for name in table.column_names if name not in (smiles, *names_of(target))]
     note = f"Column(s) {', '.join(map(repr, others))} were left out: only the molecules are used." if others else ""
     encoding = SmilesEncoding(smiles, target, radius, size, counts, invalid, notes=(note,) if note else ())
     if encoding.invalid == "raise":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @main.command()
 @table_argument
-@click.option("--target", required=True, help="The column to predict.")
+@click.option("--target", required=True, multiple=True, help="The column to predict. May be given several times.")
 @output_option("Where to write the model.")
 @click.option("--smiles", metavar="COLUMN", help="Predict from the molecules in this column, as SMILES (needs RDKit).")
 @click.option(
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="SMILES that cannot be read: refuse, or drop the rows (and predict nothing for such rows later).",
 )
+@click.option("--weights", metavar="COLUMN", help="The column of the rows' weights: 2 counts as twice, 0 not at all.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave this column out. May be given several times.")
 @click.option(
     "--missing",
@@ -85,13 +86,14 @@ if TYPE_CHECKING:
 @plain_errors
 def fit(
     table: Path,
-    target: str,
+    target: tuple[str, ...],
     output: Path,
     smiles: str | None,
     radius: int,
     fingerprint_size: int,
     bits: bool,
     invalid: Literal["raise", "drop"],
+    weights: str | None,
     drop: tuple[str, ...],
     missing: Missing,
     hold_out: float,
@@ -133,11 +135,13 @@ def fit(
     if smiles is None and (radius, fingerprint_size, bits, invalid) != (1, 1024, False, "raise"):
         raise ValueError("--radius, --fingerprint-size, --bits and --invalid are for --smiles.")
     if distributed:
-        if hold_out or missing != "fill" or resume or smiles or transform not in ("auto", "none"):
+        is_plain = len(target) == 1 and weights is None and transform in ("auto", "none")
+        if hold_out or missing != "fill" or resume or smiles or not is_plain:
             raise ValueError(
-                "--hold-out, --missing, --resume, --transform and --smiles are for one process, not for --distributed."
+                "--hold-out, --missing, --resume, --transform, --smiles, --weights and several targets are for one "
+                "process, not for --distributed."
             )
-        return fit_together(table, target, output, drop, settings, quiet, (coordinator, rank, size))
+        return fit_together(table, target[0], output, drop, settings, quiet, (coordinator, rank, size))
     if (coordinator, rank, size) != (None, None, None):
         raise ValueError("--coordinator, --rank and --size are for --distributed.")
     if smiles is not None and (drop or missing != "fill"):
@@ -152,18 +156,19 @@ def fit(
     from dualgp.table.model import fit_table
     from dualgp.table.smiles import make_smiles_encoding
 
+    names = target[0] if len(target) == 1 else target
     # Before the split: what is rare may be in one part only.
     encoding: Any
     if smiles is None:
-        encoding = make_encoding(data, target, drop, missing)
+        encoding = make_encoding(data, names, drop if weights is None else (weights, *drop), missing)
     else:
         encoding = make_smiles_encoding(
-            data, smiles, target, radius=radius, size=fingerprint_size, counts=not bits, invalid=invalid
+            data, smiles, names, radius=radius, size=fingerprint_size, counts=not bits, invalid=invalid
         )
     data, aside = _split(data, hold_out, seed)
     settings |= {"checkpoint": str(_pieces(output)[0]), "verbose": int(not quiet), "target_transform": transform}
     try:
-        model = fit_table(data, target, encoding=encoding, **settings)
+        model = fit_table(data, names, weights=weights, encoding=encoding, **settings)
     except KeyboardInterrupt:
         click.echo("Interrupted." + (" --resume goes on from here." if _is_unfinished(output) else ""), err=True)
         sys.exit(INTERRUPTED)
@@ -187,12 +192,14 @@ def _conclude(model: Any, aside: Any, output: Path) -> None:
     """Three plain lines: how good, how sure, what next. And the exit code of an unfinished fit."""
     from dualgp.table.advice import advise, summarise
 
-    checked, advice = model.check(aside), ""
-    if checked is not None:
-        prediction, y, what = checked
-        for line in summarise(y, prediction, what, model.encoding.target):
-            click.echo(line)
-        advice = advise(y, prediction, model.encoding.target)
+    advice = ""
+    for one in model.outputs():
+        checked = one.check(aside)
+        if checked is not None:
+            prediction, y, what = checked
+            for line in summarise(y, prediction, what, one.encoding.target):
+                click.echo(line)
+            advice = advice or advise(y, prediction, one.encoding.target)
     click.echo(f"Next: {advice or f'dualgp predict {output} new.csv -o predictions.csv'}")
     if not model.regressor.finished_:
         go_on = "--resume goes on from here." if _is_unfinished(output) else "More time would help."

@@ -54,9 +54,9 @@ def output_option(help: str) -> Callable:
 
 def check_output(output: Path, *inputs: Path | None) -> None:
     """Before the work: that it can be written, and is none of the files that it is made from."""
+    check_file(output)
     if any(file is not None and output.resolve() == file.resolve() for file in inputs):
         raise ValueError(f"{output} is what is read from. Choose another name for the output.")
-    check_file(output)
     if not output.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {output.parent} to write {output.name} to. Make it first.")
     try:

@@ -120,7 +120,7 @@ def sample(model: Path, table: Path, number: int, seed: int, output: Path) -> No
     _check_ending(output)
     columns = load_model(model).sample(table, number, seed)
     _write(columns, output)
-    click.echo(f"Wrote {output}: {number} functions at {len(columns['f1']):,} rows.")
+    click.echo(f"Wrote {output}: {number} functions at {len(next(iter(columns.values()))):,} rows.")
 
 
 @main.command()
@@ -134,9 +134,11 @@ def info(model: Path) -> None:
     """
     import numpy as np
 
+    from dualgp.columns.encoding import names_of
+
     loaded = load_model(model)
     groups = loaded.encoding.groups
-    click.echo(f"Predicts {loaded.encoding.target!r} from {len(groups)} inputs:")
+    click.echo(f"Predicts {', '.join(map(repr, names_of(loaded.encoding.target)))} from {len(groups)} inputs:")
     scales = np.asarray(getattr(loaded.regressor.posterior_.model.kernel, "lengthscale", np.nan))
     for i, (name, inputs) in enumerate(groups.items()):
         said = f"{len(inputs)} coordinates" if len(inputs) > 1 else ""
