@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One XLA thread pool per test worker: two workers on two cores are faster than one with both.
 WORKERS ?= 2
 
-.PHONY: demo test test-all attack check docs bench bench-botorch reproduce reproduce-full reproduced clean
+.PHONY: demo test test-all attack check docs figures outputs pictures dist bench bench-botorch reproduce reproduce-full reproduced clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -35,6 +35,30 @@ attack: .venv/ready
 docs: .venv/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
+# Every figure in README and docs, written from the result files.
+figures: .venv/ready
+	$(BIN)/python docs/figures.py
+
+# What README and docs show as the output of commands, run anew: minutes.
+outputs: .venv/ready
+	$(BIN)/python docs/outputs.py
+
+# The pictures of the docs that need no data from elsewhere, and those of result files.
+pictures: .venv/ready
+	$(BIN)/python docs/pictures.py
+	$(BIN)/python benchmarks/chart.py
+
+# A wheel, tried in an environment of its own: from an empty folder, with nothing of the checkout in sight.
+dist: .venv/ready
+	rm -rf dist .venv-dist
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/pip install --quiet "dualgp[cli] @ file://$(CURDIR)/$$(ls dist/*.whl)"
+	cd dist && ../.venv-dist/bin/python -I -c "import dualgp; print('dualgp', dualgp.__version__, 'from', dualgp.__file__)"
+	cd dist && ../.venv-dist/bin/dualgp fit ../examples/data/offers.csv --target asked -o offers.dgp
+	cd dist && ../.venv-dist/bin/dualgp predict offers.dgp ../examples/data/offers.csv -o predictions.csv && rm offers.dgp predictions.csv
+	rm -rf .venv-dist
+
 .venv/docs: .venv/ready
 	$(BIN)/pip install --quiet --editable '.[docs]'
 	touch .venv/docs
@@ -50,6 +74,10 @@ bench: .venv/peers
 	$(BIN)/python benchmarks/solvers.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/small.py
+	$(BIN)/python benchmarks/how_long.py
+	$(BIN)/python benchmarks/near_far.py
+	$(BIN)/python benchmarks/limits.py
+	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/learning.py
 	$(BIN)/python benchmarks/table.py
 	$(BIN)/python benchmarks/devices.py
@@ -89,11 +117,13 @@ reproduced: .venv/ready
 	$(BIN)/python experiments/large_sets.py --table
 	$(BIN)/python experiments/thompson.py --draw
 	$(BIN)/python experiments/molecules.py --table
+	$(MAKE) figures
 
 check: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python docs/figures.py --check
 
 clean:
-	rm -rf .venv .venv-all .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-all .venv-dist dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Time and memory against n, ours and peers, from the results of peers.py and scaling.py: docs/speed.png.
+"""Accuracy, seconds and memory of dualgp and its peers, from the results of peers.py: docs/pictures/peers.png.
 
 python benchmarks/chart.py
 """
@@ -9,48 +9,65 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from matplotlib.ticker import NullFormatter
 
 from record import load
 
-SIZES = {"pol": 13_500, "elevators": 14_940, "bike": 15_642, "protein": 41_157, "keggdirected": 43_945}
+SETS = ("pol", "elevators", "bike", "protein", "keggdirected")
 STYLES = {
-    "dualgp, mean": ("C0", "o"),
-    "dualgp, mean + 64 samples": ("C0", "s"),
-    "GPyTorch": ("C1", "^"),
-    "scikit-learn": ("C2", "v"),
-    "GPBoost": ("C3", "D"),
+    "dualgp, mean": ("#4477aa", "o"),
+    "dualgp, mean + 64 samples": ("#223355", "s"),
+    "GPyTorch": ("#ee6677", "^"),
+    "scikit-learn": ("#ccbb44", "v"),
+    "GPBoost": ("#228833", "D"),
 }
-OUTPUT = Path(__file__).parents[1] / "docs" / "speed.png"
+FAILED, LARGEST = "failed", 0.35  # the share above the best error that is drawn; more is at the upper edge
+OUTPUT = Path(__file__).parents[1] / "docs" / "pictures" / "peers.png"
 
 
 def main() -> None:
-    figure, (time, memory) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-    for method, (colour, marker) in STYLES.items():
-        lines = [line for line in load("peers") if line["method"] == method and "seconds" in line]
-        if not lines:
-            continue
-        n = [SIZES[line["set"]] for line in lines]
-        style = {"color": colour, "marker": marker, "linestyle": "none", "label": method}
-        style["markerfacecolor"] = "none" if "64" in method else colour
-        time.plot(n, [line["seconds"] for line in lines], **style)
-        memory.plot(n, [line["gigabytes"] for line in lines], **style)
-    for axes in (time, memory):
-        axes.set(xscale="log", yscale="log")
-    scaling = load("scaling")
-    sizes = [int(line["n"]) for line in scaling]
-    time.plot(sizes, [line["seconds a pass"] for line in scaling], "C0--", label="dualgp, one pass, 9 columns")
-    memory.plot(sizes, [line["gigabytes"] for line in scaling], "C0--", label="dualgp, 9 columns, K not kept")
-    time.set(title="Seconds from imported libraries to predictions", ylabel="seconds")
-    memory.set(title="Peak memory of the process", ylabel="gigabytes")
-    memory.set_yticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
-    memory.yaxis.set_minor_formatter(NullFormatter())
-    for axes in (time, memory):
-        axes.set(xlabel="points", xlim=(1e4, 5e5))
-        axes.set_xticks([1e4, 3e4, 1e5, 3e5], ["10,000", "30,000", "100,000", "300,000"])
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.grid(alpha=0.3, which="both")
-        axes.legend(fontsize=8)
+    newest = {(line["set"], line["method"]): line for line in load("peers")}
+    figure, panels = plt.subplots(2, len(SETS), figsize=(12, 5.2), sharex=True, sharey="row", layout="constrained")
+    for (above, below), name in zip(panels.T, SETS, strict=True):
+        best = min(line["rmse"] for (where, _), line in newest.items() if where == name and "rmse" in line)
+        for method, (colour, marker) in STYLES.items():
+            line = newest.get((name, method), {FAILED: ""})
+            if FAILED in line:
+                continue
+            worse = line["rmse"] / best - 1
+            style = {"color": colour, "marker": marker, "linestyle": "none", "ms": 8, "label": method}
+            above.plot(line["seconds"], 100 * min(worse, LARGEST), **style)
+            below.plot(line["seconds"], line["gigabytes"], **style)
+            if worse > LARGEST:
+                above.annotate(
+                    "not converged",
+                    (line["seconds"], 100 * LARGEST),
+                    (-8, -14),
+                    textcoords="offset points",
+                    fontsize=8,
+                    ha="right",
+                )
+        lost = [method for method in STYLES if FAILED in newest.get((name, method), {})]
+        if lost:
+            below.text(
+                0.97,
+                0.93,
+                f"{', '.join(lost)}:\nout of 24 GB",
+                transform=below.transAxes,
+                ha="right",
+                va="top",
+                fontsize=8,
+            )
+        above.set_title(name, fontsize=11)
+        below.set(xscale="log", xlabel="seconds", xlim=(0.1, 150), yscale="log")
+        below.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
+        below.set_yticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
+        below.minorticks_off()
+    panels[0, 0].set(ylabel="RMSE above the best, %", ylim=(-2, 100 * LARGEST + 2))
+    panels[1, 0].set_ylabel("peak memory, GB")
+    for axes in panels.ravel():
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     figure.savefig(OUTPUT, dpi=130)
 
 

@@ -1,6 +1,6 @@
 """What a step of the default solver costs on P devices, and what n = 1e7, 1e8 and 1e9 would take.
 
-python benchmarks/cost_model.py            # the tables of docs/devices.md
+python benchmarks/cost_model.py            # the tables of docs/benchmarks/devices.md
 python benchmarks/cost_model.py --check    # against the lines of results/devices.jsonl
 
 seconds(step) = B n w / (P rate)  +  B^3 / (3 rate64)  +  2 (P - 1) / P * bytes / network  +  latency

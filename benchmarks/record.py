@@ -1,4 +1,4 @@
-"""What all benchmarks share: medians of several runs, and results as JSON lines with commit and cores."""
+"""What all benchmarks share: medians of several runs, and results as JSON lines with version, commit and cores."""
 
 import argparse
 import json
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
+
+import dualgp
 
 sys.path.append(str(Path(__file__).parents[1] / "experiments"))
 from datasets import Dataset, docking_f2_counts, load_large, load_uci, prior_draw, published_model  # noqa: F401
@@ -45,9 +47,9 @@ def load(name: str) -> list[dict]:
 
 
 def save(name: str, line: dict) -> None:
-    """Print a line and append it, with the commit and the cores it was measured on."""
+    """Print a line and append it, with the version, the commit and the cores it was measured on."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    line = {**line, "commit": commit, "cores": len(os.sched_getaffinity(0))}
+    line = {**line, "version": dualgp.__version__, "commit": commit, "cores": len(os.sched_getaffinity(0))}
     print(json.dumps(line), flush=True)
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / f"{name}.jsonl").open("a") as file:

@@ -33,7 +33,8 @@ from descent import (
 from dualgp._arrays import wide
 from results import RESULTS, command_line, in_processes, load
 
-PICTURES = Path(__file__).parents[1] / "docs" / "figures"
+ESTIMATORS = {"trap": "only K alpha subsampled", "coordinates": "random coordinates"}
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures" / "paper"
 STEPS, LOOKS = 10_000, 20  # the paper has 100,000 steps
 FEATURE_STEPS = 1000  # with new features for every step one takes 45 ms, fifteen times as long as with coordinates
 geometric, nesterov = Geometric(paper.AVERAGING), Nesterov(paper.MOMENTUM)
@@ -124,6 +125,12 @@ def _exact_weights(operator: dg.KernelOperator, y: np.ndarray) -> np.ndarray:
     return np.load(file)
 
 
+def _shown(label: str) -> str:
+    """A curve's label as a legend says it: its estimator is the row's title."""
+    estimator, _, setting = label.partition(", ")
+    return setting if estimator in ESTIMATORS else label
+
+
 def draw() -> None:
     """A picture for each figure: three panels, the paper's axes."""
     import matplotlib
@@ -149,7 +156,7 @@ def draw() -> None:
                 if line["figure"] != source or not line["label"].startswith(group):
                     continue
                 curve = np.array(line["curve"], float)
-                label = line["label"] + (" (diverged)" if line["result"] == "diverged" else "")
+                label = _shown(line["label"]) + (" (diverged)" if line["result"] == "diverged" else "")
                 style = "--" if line["label"].startswith(("primal", "random features", "trap")) else "-"
                 for panel, column in zip(axes, (2, 3, 4), strict=True):
                     panel.plot(curve[:, 1 if number == "8" else 0], curve[:, column], style, lw=1.4, label=label)
@@ -158,6 +165,7 @@ def draw() -> None:
                 panel.xaxis.set_minor_formatter("")  # labels of a short axis would overlap
                 panel.spines[["top", "right"]].set_visible(False)
             axes[2].set_ylim(0.07, 1.3)
+            axes[0].set_ylabel(ESTIMATORS.get(group, ""))
             axes[0].legend(fontsize=7, frameon=False)
         figure.savefig(PICTURES / f"figure{number}.png", dpi=130)
         pyplot.close(figure)

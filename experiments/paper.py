@@ -58,7 +58,7 @@ THOMPSON_SEARCH = {
     "decay": False,
 }
 
-# Table 3 and appendix C.4: molecules. Amplitude A (a variance), noise variance and mean of the Tanimoto kernel
+# Table 2 and appendix C.3: molecules. Amplitude A (a variance), noise variance and mean of the Tanimoto kernel
 MOLECULE_TARGETS = ("ESR2", "F2", "KIT", "PARP1", "PGR")
 MOLECULE_MODELS = {
     "ESR2": (0.497, 0.373, -6.79),

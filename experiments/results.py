@@ -14,18 +14,18 @@ load, save = record.load, record.save
 
 
 def averages(lines: list[dict], metric: str) -> str:
-    """Mean, standard error and number of splits, and the number of steps where it was set."""
+    """Mean, standard error and number of splits."""
     if not lines:
         return ""
     values = np.array([line[metric] for line in lines], float)
     digits = {"rmse": 4, "nll": 3}.get(metric, 0 if values.mean() > 20 else 1)
     text = f"{values.mean():.{digits}f}"
     if len(values) > 1:
-        text += f" ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f} ({len(values)} splits)"
-    steps = sorted({line["steps"] for line in lines} - {"0"})
-    return text + (f", T = {' and '.join(map(_in_thousands, steps))}" if steps else "")
+        text += f" ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f} ({len(values)})"
+    return text
 
 
-def _in_thousands(steps: str) -> str:
+def in_thousands(steps: str) -> str:
+    """Numbers of steps as 100k / 20k."""
     numbers = [int(number) for number in steps.split(",")]
     return " / ".join(f"{number / 1000:g}k" if number >= 1000 else str(number) for number in numbers)

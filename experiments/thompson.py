@@ -2,7 +2,7 @@
 
     python experiments/thompson.py                     the small setting of this script, resumable
     python experiments/thompson.py --paper             the paper's: 50,000 points to start with, 30 steps of 1,000
-    python experiments/thompson.py --draw              docs/figures/figure5.png, figure9.png and a table
+    python experiments/thompson.py --draw              docs/pictures/paper/figure5.png, figure9.png and a table
 
 Compute is counted in passes over the kernel matrix: 10 (small) or 50 (large) for every iterative method and step, as
 the paper gives them to CG. SDD takes its step size from the probe; SVGP has a tenth (small) or half (large) as many
@@ -26,7 +26,7 @@ DAY = 24 * 3600.0
 METHODS = ("default", "SDD", "SGD", "CG", "SVGP", "random")
 PASSES = {"small": 10.0, "large": 50.0}
 INDUCING = {"small": 0.1, "large": 0.5}  # of n
-PICTURES = Path(__file__).parents[1] / "docs" / "figures"
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures" / "paper"
 BOX = [(0.0, 1.0)] * paper.THOMPSON_DIMENSIONS
 
 
@@ -87,6 +87,11 @@ def measure(setting: str, lengthscale: str, method: str, budget: str, seed: str)
     return {"best": [round(value, 4) for value in best], "cpu": cpu, "cpu seconds": cpu[-1]}
 
 
+def _ended() -> list[dict]:
+    """The runs of our size that came to their end."""
+    return [line for line in load("thompson") if "best" in line and line["setting"] == "here"]
+
+
 def draw() -> None:
     """Figures 5 and 9, and a table of the end values."""
     import matplotlib
@@ -94,14 +99,12 @@ def draw() -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    lines = [line for line in load("thompson") if "best" in line and line["setting"] == "here"]
-    figure, panels = pyplot.subplots(2, 2, figsize=(9, 6.4), sharey=True, layout="constrained")
-    for row, budget in zip(panels, PASSES, strict=True):
-        _curves(row[0], lines, budget)
-        _curves(row[1], [line for line in lines if "cpu" in line], budget, by_time=True)
-        row[0].set(title=f"{budget} budget: {PASSES[budget]:.0f} passes a step", xlabel="steps", ylabel="best value")
-        row[1].set(title="against time, where it was taken", xlabel="processor seconds")
-    panels[0, 0].legend(frameon=False, fontsize=8)
+    lines = _ended()
+    figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
+    for panel, budget in zip(panels, PASSES, strict=True):
+        _curves(panel, lines, budget)
+        panel.set(title=f"{budget} budget: {PASSES[budget]:.0f} passes a step", xlabel="steps", ylabel="best value")
+    panels[0].legend(frameon=False, fontsize=8)
     figure.savefig(PICTURES / "figure5.png", dpi=130)
 
     scales = paper.THOMPSON_LENGTHSCALES
@@ -112,26 +115,28 @@ def draw() -> None:
             panel.set(title=f"{budget}, lengthscale {scale}", xlabel="steps")
     panels[0, 0].legend(frameon=False, fontsize=7)
     figure.savefig(PICTURES / "figure9.png", dpi=130)
-    print(table(lines))
+    print(table())
 
 
-def _curves(panel, lines: list[dict], budget: str, *, by_time: bool = False) -> None:
-    """The mean of each method's best values, and its standard error where there are several runs."""
+def _curves(panel, lines: list[dict], budget: str) -> None:
+    """The mean of each method's best values over lengthscales, and over seeds of one: and its standard error."""
     for number, method in enumerate(METHODS):
         chosen = [line for line in lines if line["method"] == method and line["budget"] in (budget, "none")]
-        if not chosen or (by_time and method == "random"):
+        if not chosen:
             continue
-        best = np.array([line["best"] for line in chosen])
+        scales = sorted({line["lengthscale"] for line in chosen})
+        seeds = [[line["best"] for line in chosen if line["lengthscale"] == scale] for scale in scales]
+        best = np.array([np.mean(found, axis=0) for found in seeds] if len(scales) > 1 else seeds[0])
         error = best.std(axis=0, ddof=1) / len(best) ** 0.5 if len(best) > 1 else np.zeros(best.shape[1])
-        where = np.mean([line["cpu"] for line in chosen], axis=0) if by_time else np.arange(best.shape[1])
-        middle, color = best.mean(axis=0), f"C{number}"
+        where, middle, color = np.arange(best.shape[1]), best.mean(axis=0), f"C{number}"
         panel.plot(where, middle, "o-", ms=3, color=color, label=method)
         panel.fill_between(where, middle - error, middle + error, color=color, alpha=0.15)
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def table(lines: list[dict]) -> str:
+def table() -> str:
     """Best values at the end by lengthscale, the mean of the seeds (their number), and of all; in Markdown."""
+    lines = _ended()
     scales = [str(scale) for scale in paper.THOMPSON_LENGTHSCALES]
     rows = ["| method | budget | " + " | ".join(f"l = {scale}" for scale in scales) + " | mean | CPU s |"]
     rows.append("|---|---|" + "---|" * (len(scales) + 2))

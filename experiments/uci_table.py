@@ -22,13 +22,14 @@ import paper
 import svgp
 from datasets import load_uci, published_model
 from dualgp._arrays import wide
-from results import averages, command_line, in_processes, load
+from results import averages, command_line, in_processes, in_thousands, load
 
 KEYS = ("set", "split", "method", "steps")
 METHODS = ("default", "SDD", "SDD-auto", "SGD", "CG", "SVGP", "exact")
 # T, where a method has one; 0 is the paper's.
 STEPS = {"SDD": "100000,20000", "SDD-auto": "20000", "SGD": "20000,5000", "CG": "0", "SVGP-500-Adam": "2000"}
 ROWS = (*METHODS, "SVGP-500", "SVGP-500-Adam")  # of the table: the last one needs PyTorch
+METRICS = ("rmse", "nll", "cpu seconds", "passes")
 KEEP = 9 << 30  # bytes: SDD, SGD and CG take thousands of passes, so that keeping K pays up to keggdirected's 7.7e9
 
 
@@ -64,10 +65,6 @@ def _both(steps: str) -> tuple[int, int]:
     """T for the mean and for the samples."""
     first, _, second = steps.partition(",")
     return int(first), int(second or first)
-
-
-def _length(line: dict) -> tuple[int, int]:
-    return _both(line["steps"]) if "rmse" in line else (-1, -1)
 
 
 def measure(name: str, split: str, method: str, steps: str) -> dict:
@@ -112,27 +109,38 @@ def _scores(data, mean: np.ndarray, std: np.ndarray) -> dict:
     }
 
 
-def table() -> str:
-    """Ours and the paper's side by side, in Markdown."""
-    # Of a split that was run with several numbers of steps, the longest run counts.
-    longest = {(line["set"], line["split"], line["method"]): line for line in sorted(load("uci_table"), key=_length)}
-    lines = list(longest.values())
+def table(metric: str) -> str:
+    """Ours and the paper's side by side, in Markdown. A method has a row for every number of steps that it ran with."""
+    lines = [line for line in load("uci_table") if metric in line]
+    published = {"rmse": paper.RMSE, "nll": paper.NLL}.get(metric, {})
     rows = ["| | " + " | ".join(paper.SETS) + " |", "|---|" + "---|" * len(paper.SETS)]
-    for metric, published in (("rmse", paper.RMSE), ("nll", paper.NLL), ("cpu seconds", {}), ("passes", {})):
-        for method in ROWS:
-            cells = []
-            for name in paper.SETS:
-                here = [line for line in lines if line["set"] == name and line["method"] == method and metric in line]
-                theirs = published.get(method, {}).get(name)
-                cells.append(averages(here, metric) + ("" if theirs is None else f" *({theirs:.2f})*"))
-            if any(cells):
-                rows.append(f"| {metric.upper()}, {method} | " + " | ".join(cells) + " |")
+    rows += [
+        f"| *{method}, the paper* | " + " | ".join(_two_digits(values.get(name)) for name in paper.SETS) + " |"
+        for method, values in published.items()
+    ]
+    for method, steps in sorted({(line["method"], line["steps"]) for line in lines}, key=_place):
+        chosen = [line for line in lines if (line["method"], line["steps"]) == (method, steps)]
+        cells = [averages([line for line in chosen if line["set"] == name], metric) for name in paper.SETS]
+        rows.append(f"| {method}{_said(steps)} | " + " | ".join(cells) + " |")
     return "\n".join(rows)
+
+
+def _place(row: tuple[str, str]) -> tuple[int, int, int]:
+    """In the order of `ROWS`, the longest runs first."""
+    return ROWS.index(row[0]), *(-T for T in _both(row[1]))
+
+
+def _said(steps: str) -> str:
+    return "" if steps == "0" else f", T = {in_thousands(steps)}"
+
+
+def _two_digits(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 def main() -> None:
     defaults = {"sets": ",".join(paper.SETS), "splits": ",".join(map(str, paper.SPLITS)), "methods": ";".join(METHODS)}
-    show = {"table": lambda: print(table())}
+    show = {"table": lambda: print(*map(table, METRICS), sep="\n\n")}
     options = command_line(__doc__, KEYS, measure, limit=3600, show=show, steps="", **defaults)
     cells = [
         (name, split, method, (options.steps or STEPS[method]) if method in STEPS else "0")

@@ -15,7 +15,7 @@ AnyArray = jax.Array | np.ndarray
 Points = Float[AnyArray, "_ d"] | UInt8[AnyArray, "_ d"]
 Vector = Float[AnyArray, " _"]
 Columns = Float[AnyArray, "_ s"]
-Indices = Int[AnyArray, "*batch"]
+Indices = Int[AnyArray, " batch"]
 Scalar = Float[AnyArray, ""]
 RandomKey = Key[jax.Array, ""] | jax.Array
 

@@ -120,7 +120,8 @@ def _package_class(name: str) -> type | None:
 def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
     found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, Drawn, PriorPaths, GaussianProcess, Solution]
-    found += [Calibration, Trace, Result, Score, GPRegressor, ThompsonState, Units, UnitsOfMany, Warp, Noise, GivenRows]
+    found += [Trace, Result, Score, GPRegressor, ThompsonState, Units, UnitsOfMany, Warp, Noise, GivenRows]
+    found += [Calibration]
     for module in (kernels, base, features, hashes, solvers, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}

@@ -28,7 +28,8 @@ from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solver, as_solver
 from dualgp.solvers.stopping import Deadline, as_deadline
 
-# Beyond, gradients from all rows took longer than all else and changed RMSE by less than 0.2 % (docs/learning.md).
+# Beyond, gradients from all rows took longer than all else, and changed RMSE by less than 0.2 %:
+# docs/project/lab_notes.md.
 ALL_ROWS_UP_TO = 20_000
 WORTH_A_STEP = 5e-3  # nats a row
 COMPARE_FROM = 100  # points: fewer say little about which kernel is best

@@ -48,9 +48,9 @@ class Predicting:
 
         `quantiles`, such as [0.1, 0.5, 0.9]: instead these points of the distribution of new observations, (m, 3).
         `noise=False` leaves the noise out: the spread of the function that the observations scatter around.
+        With k outputs, arrays of (m, k), covariances (m, m, k) and quantiles (m, k, 3).
         Quantiles of observations follow the errors of rows that were predicted without themselves (see
         `Posterior.calibration`); with `calibrated=False`, and those of the function, they are Gaussian.
-        With k outputs, arrays of (m, k), covariances (m, m, k) and quantiles (m, k, 3).
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be asked for.")

@@ -176,6 +176,10 @@ def fit_table(
     return TableModel(regressor.encoding_ or encoding, regressor)
 
 
+def _listed(target: Target) -> str:
+    return " or ".join(map(repr, names_of(target)))
+
+
 def _checked_by_halves(prediction: Prediction, y: np.ndarray) -> tuple[Prediction, np.ndarray]:
     """One half of the predictions with bands from the errors of the other half, if there are enough of those."""
     z = (prediction.warp(y) - prediction.location) / prediction.spread
@@ -185,10 +189,6 @@ def _checked_by_halves(prediction: Prediction, y: np.ndarray) -> tuple[Predictio
         return prediction, y
     own = np.sort(own)
     return Prediction(prediction.warp, prediction.location[own], prediction.spread[own], calibration), y[own]
-
-
-def _listed(target: Target) -> str:
-    return " or ".join(map(repr, names_of(target)))
 
 
 def fitted_data(regressor: GPRegressor) -> tuple[np.ndarray, np.ndarray]:
