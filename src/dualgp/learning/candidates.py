@@ -30,7 +30,7 @@ STRETCH: dict[type[Scaled], float] = {
 FOR_MANY_ROWS = (
     RoughSmooth,
     Laplace,
-)  # what earned its seconds on tables of 10,000 rows and more (docs/howto/kernels.md)
+)  # tried on tables of 13,500 rows and more (benchmarks/candidates.py)
 
 MARGIN = 0.005  # nats a row: on precip 0.004 more for Matern-5/2 come with 2 % more error (benchmarks/near_far.py)
 
