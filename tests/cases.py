@@ -15,7 +15,7 @@ from dualgp.solvers import Solver
 D, N, NOISE = 3, 300, 0.1
 SEEDS = (0, 1, 2)
 STATIONARY = (dg.RBF, dg.Matern12, dg.Matern32, dg.Matern52)
-SCALED = (*STATIONARY, dg.RationalQuadratic, dg.Laplace, dg.Periodic)
+SCALED = (*STATIONARY, dg.RationalQuadratic, dg.RoughSmooth, dg.Laplace, dg.Periodic)
 NOISES = NOISE * np.exp(np.random.default_rng(7).uniform(-1.5, 1.5, N))  # one for each row
 PER_DIMENSION = [0.7, 1.1, 2.0]
 
@@ -27,6 +27,7 @@ KERNELS = {
     "product": dg.Matern32(1.2, 0.9) * dg.RBF(PER_DIMENSION, 1.5),
     "scaled": 2.0 * dg.Matern52(0.8, 0.6),
     "sum-times-kernel": (dg.RBF(0.8, 0.5) + dg.Matern52(PER_DIMENSION, 0.3)) * dg.Matern12(3.0, 1.2),
+    "RoughSmooth-details": dg.RoughSmooth(1.2, 0.8, 0.2, 0.15),
     "RationalQuadratic-wide": dg.RationalQuadratic(0.8, 1.2, 0.4),
     "Periodic-periods": dg.Periodic(PER_DIMENSION, 0.8, [2.0, 3.5, 5.0]),
     "Linear": dg.Linear(2.0, 0.9),

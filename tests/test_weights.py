@@ -108,7 +108,7 @@ def test_impossible_weights_are_refused(change):
 
 def test_weights_that_are_all_zero_are_refused():
     x, y, _ = made_up()
-    with pytest.raises(ValueError, match="All weights .* are zero"):
+    with pytest.raises(ValueError, match=r"All weights .* are zero"):
         dg.GPRegressor().fit(x, y, sample_weight=np.zeros(len(x)))
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dualgp.kernels import OnSphere as OnSphere
     from dualgp.kernels import Periodic as Periodic
     from dualgp.kernels import RationalQuadratic as RationalQuadratic
+    from dualgp.kernels import RoughSmooth as RoughSmooth
     from dualgp.kernels import Tanimoto as Tanimoto
     from dualgp.learning import learn as learn
     from dualgp.operators import KernelOperator as KernelOperator
@@ -58,6 +59,7 @@ _HOME = {
         "Matern32",
         "Matern52",
         "RationalQuadratic",
+        "RoughSmooth",
         "Laplace",
         "Periodic",
         "Linear",

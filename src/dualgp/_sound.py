@@ -19,6 +19,7 @@ from dualgp.decisions.thompson import ThompsonState
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel
 from dualgp.posterior import ExactPosterior, Posterior
+from dualgp.posterior.calibration import Calibration
 from dualgp.sklearn.estimator import GPRegressor
 from dualgp.sklearn.outputs import UnitsOfMany
 from dualgp.sklearn.units import Units
@@ -72,6 +73,8 @@ def _check_posterior(posterior: Posterior) -> None:
         check_finite(factor, "factor")
     if posterior.num_outputs < 1 or np.shape(posterior.model.mean) not in ((), (posterior.num_outputs,)):
         raise ValueError("there are samples without prior functions, or the other way round")
+    if posterior.scored is not None:
+        _check_calibration(posterior.scored)
     for leaf in jax.tree.leaves(posterior.prior):
         check_finite(np.asarray(leaf), "the prior functions")
     for term in () if posterior.prior is None else posterior.prior.features.terms:
@@ -83,6 +86,18 @@ def _check_posterior(posterior: Posterior) -> None:
     for part, width in ((posterior.far, columns), (posterior.prior, samples)):
         if part is not None and eqx.filter_eval_shape(_call, part, point).shape != (1, width):
             raise ValueError(f"predictions of {type(part).__name__} would not have {width} column(s)")
+
+
+def _check_calibration(found: Any) -> None:
+    """Quantiles rise with their probabilities, of which some are below a half and some above."""
+    if not isinstance(found, Calibration):
+        raise ValueError("its calibration is something else")
+    normal, values = (as_float_array(getattr(found, name), name) for name in ("normal", "values"))
+    check_finite(np.concatenate([normal, values]), "its calibration")
+    if normal.shape != values.shape or np.any(np.diff(normal) <= 0) or np.any(np.diff(values) < 0):
+        raise ValueError("quantiles do not rise with their probabilities")
+    if not normal[0] < 0 < normal[-1]:
+        raise ValueError("quantiles are of one side alone")
 
 
 def _check_rows(posterior: Posterior, n: int, columns: int) -> None:

@@ -35,6 +35,7 @@ from dualgp.operators.layout import Local, writes
 from dualgp.operators.merging import GivenRows
 from dualgp.operators.noise import Noise
 from dualgp.posterior import AllRows, ExactPosterior, Posterior, SampledPosterior
+from dualgp.posterior.calibration import Calibration
 from dualgp.posterior.prior import PriorPaths
 from dualgp.sklearn.estimator import GPRegressor
 from dualgp.sklearn.outputs import UnitsOfMany
@@ -120,6 +121,7 @@ def _classes() -> dict[str, type]:
     """Those that are not of the table application."""
     found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, Drawn, PriorPaths, GaussianProcess, Solution]
     found += [Trace, Result, Score, GPRegressor, ThompsonState, Units, UnitsOfMany, Warp, Noise, GivenRows]
+    found += [Calibration]
     for module in (kernels, base, features, hashes, solvers, preconditioners):
         found += [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, eqx.Module)]
     return {cls.__name__: cls for cls in found}
@@ -170,6 +172,9 @@ def _fields(value: Any) -> dict[str, Any] | None:
             "checkpoint": None,
             "devices": None,
         }
+        if "posterior_" in kept:
+            posterior = kept["posterior_"]
+            changes["posterior_"] = dataclasses.replace(posterior, scored=posterior.calibration)
         return kept | changes
     if isinstance(value, Trace | Score):
         return value._asdict()

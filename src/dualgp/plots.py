@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualgp._checks import check_targets
 from dualgp.posterior import Posterior
+from dualgp.posterior.calibration import GAUSSIAN, Calibration
 from dualgp.sklearn.effects import effect, importances
 from dualgp.sklearn.estimator import GPRegressor
 from dualgp.sklearn.units import Units
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 BLUE, RED, DARK, GREY = "#4477aa", "#ee6677", "#223355", "0.55"
 MOST_POINTS = 2000  # in a scatter plot: more only make it darker
 FEW_VALUES = 10
-NINETY = NormalDist().inv_cdf(0.95)
 
 
 def convergence(posterior: Any, *, against: str = "passes", axes: Axes | None = None) -> Axes:
@@ -63,16 +62,23 @@ def convergence(posterior: Any, *, against: str = "passes", axes: Axes | None = 
 
 
 def predicted_against_observed(
-    y: Any, mean: Any, std: Any, *, warp: Warp | None = None, axes: Axes | None = None
+    y: Any,
+    mean: Any,
+    std: Any,
+    *,
+    warp: Warp | None = None,
+    calibrated: Calibration = GAUSSIAN,
+    axes: Axes | None = None,
 ) -> Axes:
     """Predictions with 90 % bars against what was observed; perfect ones lie on the line.
 
-    `warp`: all three are of warp(y), as in a `Prediction`; the picture is in units of y, of medians.
+    `warp`: all three are of warp(y), as in a `Prediction`; the picture is in units of y. `calibrated`: whose bars, such
+    as `posterior.calibration`.
     """
     y, mean, std = _predictions(y, mean, std)
     axes = _axes(axes)
     some = np.random.default_rng(0).permutation(len(y))[:MOST_POINTS]
-    low, high = mean - NINETY * std, mean + NINETY * std
+    low, high = (mean + std * z for z in calibrated([0.05, 0.95]))
     inside = np.mean((y >= low) & (y <= high))
     y, mean, low, high = (v if warp is None else warp.inverse(v) for v in (y, mean, low, high))
     axes.vlines(y[some], low[some], high[some], color=BLUE, alpha=0.15, lw=0.8, rasterized=True)
@@ -87,15 +93,16 @@ def predicted_against_observed(
     return axes
 
 
-def calibration(y: Any, mean: Any, std: Any, *, axes: Axes | None = None) -> Axes:
+def calibration(y: Any, mean: Any, std: Any, *, calibrated: Calibration = GAUSSIAN, axes: Axes | None = None) -> Axes:
     """How often observations lie in the central band of each probability; honest ones lie on the diagonal.
 
     Above it bands are too wide, below it too narrow. The grey area is what chance allows for this many observations.
+    `calibrated`: whose bands, such as `posterior.calibration` where the rows had no part in it.
     """
     y, mean, std = _predictions(y, mean, std)
     axes = _axes(axes)
     levels = np.linspace(0.0, 1.0, 51)
-    inside = np.abs([2.0 * NormalDist().cdf(z) - 1.0 for z in np.abs(y - mean) / std])
+    inside = np.abs(2.0 * calibrated.cdf((y - mean) / std) - 1.0)
     chance = 1.96 * np.sqrt(levels * (1 - levels) / len(y))
     axes.fill_between(levels, levels - chance, levels + chance, color="0.85", lw=0, label="chance")
     axes.plot(levels, levels, color=GREY, lw=0.8)

@@ -113,4 +113,5 @@ def extend_near_field(posterior: Posterior, known: Known) -> Posterior:
         draw_key=known.draw_key,
         noise=None if known.noise.is_uniform else known.noise,
         given=known.given,
+        scored=None,
     )

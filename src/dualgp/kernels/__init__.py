@@ -2,6 +2,7 @@
 
 base.py        Kernel, and the algebra k1 + k2, k1 * k2, 2.0 * k
 stationary.py  RBF, Matern12, Matern32, Matern52, RationalQuadratic: a formula of the scaled distance each
+rough_smooth.py RoughSmooth: a sum of two of these with one distance
 laplace.py     Laplace: the 1-norm; periodic.py: Periodic; linear.py: Linear, Constant; scaled.py: what they share
 distances.py   squared distances by matrix products, accurate for near-duplicates in float32; sums over the inputs
 tanimoto.py    Tanimoto: fingerprints of molecules; counts.py: sums of minima, fast
@@ -16,6 +17,7 @@ from dualgp.kernels.features import Features
 from dualgp.kernels.laplace import Laplace
 from dualgp.kernels.linear import Constant, Linear
 from dualgp.kernels.periodic import Periodic
+from dualgp.kernels.rough_smooth import RoughSmooth
 from dualgp.kernels.stationary import RBF, Matern12, Matern32, Matern52, RationalQuadratic
 from dualgp.kernels.tanimoto import Tanimoto
 
@@ -34,6 +36,7 @@ __all__ = [
     "Periodic",
     "Product",
     "RationalQuadratic",
+    "RoughSmooth",
     "Scale",
     "Sum",
     "Tanimoto",

@@ -77,7 +77,7 @@ class Matern12(Stationary):
         return jnp.exp(-safe_sqrt(squared))
 
     def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
-        return _student_t_length(tail, d, nu=0.5)
+        return student_t_length(tail, d, nu=0.5)
 
 
 class Matern32(Stationary):
@@ -87,17 +87,17 @@ class Matern32(Stationary):
         return _linear_times_exponential(squared, math.sqrt(3.0))
 
     def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
-        return _student_t_length(tail, d, nu=1.5)
+        return student_t_length(tail, d, nu=1.5)
 
 
 class Matern52(Stationary):
     """(1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r). Frequencies: multivariate t with 5 degrees of freedom."""
 
     def profile(self, squared: Float[Array, "n1 n2"]) -> Float[Array, "n1 n2"]:
-        return _quadratic_times_exponential(squared, math.sqrt(5.0))
+        return quadratic_times_exponential(squared, math.sqrt(5.0))
 
     def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
-        return _student_t_length(tail, d, nu=2.5)
+        return student_t_length(tail, d, nu=2.5)
 
 
 class RationalQuadratic(Stationary):
@@ -139,20 +139,20 @@ def _linear_times_exponential_jvp(c: float, primals: tuple, tangents: tuple) -> 
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _quadratic_times_exponential(squared: Float[Array, "n1 n2"], c: float) -> Float[Array, "n1 n2"]:
+def quadratic_times_exponential(squared: Float[Array, "n1 n2"], c: float) -> Float[Array, "n1 n2"]:
     """(1 + c r + (c r)^2 / 3) exp(-c r), whose derivative by r^2 is -c^2 / 6 (1 + c r) exp(-c r)."""
     r = c * jnp.sqrt(squared)
     return (1.0 + r + (c**2 / 3.0) * squared) * jnp.exp(-r)
 
 
-@_quadratic_times_exponential.defjvp
+@quadratic_times_exponential.defjvp
 def _quadratic_times_exponential_jvp(c: float, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (squared,), (tangent,) = primals, tangents
     slope = -(c**2) / 6.0 * _linear_times_exponential(squared, c)
-    return _quadratic_times_exponential(squared, c), slope * tangent
+    return quadratic_times_exponential(squared, c), slope * tangent
 
 
-def _student_t_length(tail: np.ndarray, d: int, nu: float) -> np.ndarray:
+def student_t_length(tail: np.ndarray, d: int, nu: float) -> np.ndarray:
     """N(0, I) * sqrt(2 nu / chi2_{2 nu}), with *one* chi-square a frequency: one a dimension is another kernel."""
     from scipy.special import betaincinv
 

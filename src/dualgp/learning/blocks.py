@@ -1,7 +1,9 @@
-"""Blocks of Vecchia's likelihood: small neighbourhoods of rows, each with the rows that it is conditioned on.
+"""Blocks of a likelihood: small neighbourhoods of rows, each with the rows that it is conditioned on.
 
-The rows are cut into neighbourhoods by halving, in a random order of neighbourhoods. Each is given the nearest of the
-rows that come before it.
+The rows are cut into neighbourhoods by halving. In random order, each is given the nearest of the rows that come before
+it (Vecchia's likelihood): the blocks are the factors of a joint density. Or each is given the nearest of all other
+rows, as a prediction is (a composite likelihood): that knows less about a model that is right, but a model that is not
+quite right is fitted to the distances that predictions meet, and not to those of rows of which most are not there yet.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ BLOCK_OPERATIONS = 16 * 192**3
 MOST_AT_ONCE = 64
 SEARCH_ENTRIES = 1 << 22  # distances at once: 16 MB
 QUERIES_AT_ONCE = 4096  # of a tree, between two looks at the clock
-EACH = 8  # nearest rows of every row of a block, of which it is given the nearest
+EACH = 24  # nearest rows of every row of a block, of which it is given the nearest that are not its own
+GROUPS = 16  # of blocks in an order: each is given rows of the groups before
 # Blocks times rows from which a k-d tree is quicker than looking at all rows: 512 blocks of 1.8 million rows with 11
 # inputs take 3 s by it.
 TREE_FROM = 1 << 27
@@ -47,26 +50,45 @@ class Blocks(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How many rows a block has of its own, and how many it is given."""
+    """How many rows a block has of its own and how many it is given: of those before it in an order, or of all."""
 
     own: int
     near: int
+    is_ordered: bool = True
 
 
 @in_wide
 def find_blocks(
     problem: Problem, vector: Vector, rows: Int[np.ndarray, " rows"], num: int, shape: Shape, key: RandomKey
 ) -> list[Blocks]:
-    """`num` random blocks of a random order of `rows`, or all of them, in batches of equal shape."""
-    rng = generator(key)
-    rows = rows[rng.permutation(len(rows))]
-    coordinates = _coordinates(problem, vector, rows)
+    """`num` random blocks of `rows`, or all of them, in batches of equal shape."""
+    rng, coordinates = generator(key), _coordinates(problem, vector, rows)
     cells = cut(coordinates, shape.own, num, rng, problem.check_time)
-    turn, turns = rng.random(len(rows)), rng.permutation(len(cells)) / len(cells)
-    for cell, its in zip(cells, turns, strict=True):  # where all rows have a block, each comes before later blocks only
+    if not shape.is_ordered:
+        given = find_given(coordinates, cells, shape.near, len(rows), problem.check_time)
+        return _in_batches(problem, rows, cells, given, shape)
+    order, groups = _in_turn(cells, len(rows), rng)
+    coordinates, rows = coordinates[order], rows[order]
+    given = []
+    for group, known in groups:
+        given += find_given(coordinates, group, shape.near, known, problem.check_time)
+    return _in_batches(problem, rows, [cell for group, _ in groups for cell in group], given, shape)
+
+
+def _in_turn(
+    cells: list[np.ndarray], n: int, rng: np.random.Generator
+) -> tuple[Int[np.ndarray, " n"], list[tuple[list[np.ndarray], int]]]:
+    """A random order of the rows in which a block's are in one of GROUPS groups; blocks and rows before, of each."""
+    num = min(GROUPS, len(cells))
+    turn, turns = rng.integers(num, size=n), np.arange(len(cells)) % num
+    cells = [cells[i] for i in rng.permutation(len(cells))]
+    for cell, its in zip(cells, turns, strict=True):
         turn[cell] = its
-    given = find_given(coordinates, cells, turn, turns, shape.near, problem.check_time)
-    return _in_batches(problem, rows, cells, given, shape)
+    order = np.argsort(turn, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(n)
+    before = np.searchsorted(turn[order], np.arange(num))
+    return order, [([place[cell] for cell in cells[i::num]], int(before[i])) for i in range(num)]
 
 
 @in_wide
@@ -76,8 +98,7 @@ def find_predictions(
     """Each of the `chosen` rows by itself, given the `num` nearest of `rows`: what a prediction would look at."""
     coordinates = _coordinates(problem, vector, np.concatenate([rows, chosen]))
     cells = list(len(rows) + np.arange(len(chosen))[:, None])
-    turn = np.concatenate([np.zeros(len(rows)), np.ones(len(chosen))])
-    given = find_given(coordinates, cells, turn, np.ones(len(chosen)), num, problem.check_time)
+    given = find_given(coordinates, cells, num, len(rows), problem.check_time)
     return _in_batches(problem, np.concatenate([rows, chosen]), cells, given, Shape(1, num))
 
 
@@ -137,78 +158,53 @@ def cut(
 def find_given(
     coordinates: Float[np.ndarray, "n c"],
     cells: list[Int[np.ndarray, " _"]],
-    turn: Float[np.ndarray, " n"],
-    turns: Float[np.ndarray, " cells"],
     num: int,
+    known: int,
     check_time: Callable[[], Any] = lambda: None,
 ) -> list[Int[np.ndarray, " _"]]:
-    """For each cell `num` of the rows whose turn comes before its own: the nearest of every row of the cell.
+    """For each cell `num` of the first `known` rows, its own not among them: the nearest of every row of the cell.
 
-    In many dimensions the rows nearest to the middle of a cell are near to none of its rows.
+    In many dimensions the rows nearest to the middle of a cell are near to none of its rows. Where all that are near to
+    its rows are its own, those around its middle follow.
     """
-    given: list[Any] = [None] * len(cells)
-    # Of 2^-level of the rows at least half come before a cell that looks at this level.
-    levels = np.floor(-np.log2(np.maximum(turns, 0.5 / len(turn)))).astype(int)
-    for level in np.unique(levels):
-        early = np.flatnonzero(turn < 2.0**-level)
-        some = np.flatnonzero(levels == level)
-        sizes = [len(cells[place]) for place in some]
-        queries, its = coordinates[np.concatenate([cells[place] for place in some])], np.repeat(turns[some], sizes)
-        each = max(-(-num // max(min(sizes), 1)), min(num, EACH))
-        search = _search_by_tree if len(early) * len(queries) >= TREE_FROM else _search_all
-        near = search(coordinates[early], turn[early], queries, its, each, check_time)
-        for place, found in zip(some, np.split(near, np.cumsum(sizes)[:-1]), strict=True):
-            ranked = found.ravel(order="F")
-            ranked = early[ranked[ranked >= 0]]
-            nearest = ranked[np.sort(np.unique(ranked, return_index=True)[1])][:num]
-            given[place] = _filled(nearest, coordinates, cells[place], early[turn[early] < turns[place]], num)
+    if known == 0:
+        return [np.zeros(0, int)] * len(cells)
+    sizes, others = [len(cell) for cell in cells], coordinates[:known]
+    search = _search_by_tree if known * sum(sizes) >= TREE_FROM else _search_all
+    middles = np.stack([coordinates[cell].mean(axis=0) for cell in cells])
+    near = search(others, coordinates[np.concatenate(cells)], min(EACH, known), check_time)
+    around = search(others, middles, min(num + max(sizes), known), check_time)
+    given = []
+    for cell, its, ring in zip(cells, np.split(near, np.cumsum(sizes)[:-1]), around, strict=True):
+        ranked = np.concatenate([its.ravel(order="F"), ring])
+        ranked = ranked[~np.isin(ranked, cell)]
+        given.append(ranked[np.sort(np.unique(ranked, return_index=True)[1])][:num])
     return given
 
 
-def _filled(
-    nearest: np.ndarray, coordinates: np.ndarray, cell: np.ndarray, before: np.ndarray, num: int
-) -> Int[np.ndarray, " given"]:
-    """These and, where they are fewer than `num`, the nearest to the middle of the cell of the other rows before it."""
-    lacking = min(num, len(before)) - len(nearest)
-    if lacking <= 0:
-        return nearest
-    others = np.setdiff1d(before, nearest)
-    squared = np.sum((coordinates[others] - coordinates[cell].mean(axis=0)) ** 2, axis=1)
-    return np.concatenate([nearest, others[np.argsort(squared)[:lacking]]])
-
-
-def _search_all(
-    coordinates: Any, turn: Any, queries: Any, turns: Any, num: int, check_time: Callable[[], Any]
-) -> Int[np.ndarray, "queries num"]:
-    """By looking at all rows, some queries at a time; -1 where there are fewer."""
-    norms, near = np.einsum("ij,ij->i", coordinates, coordinates), np.full((len(queries), num), -1)
-    at_once, count = max(1, SEARCH_ENTRIES // max(len(norms), 1)), min(num, len(norms))
+def _search_all(coordinates: Any, queries: Any, num: int, check_time: Callable[[], Any]) -> Int[np.ndarray, "m num"]:
+    """The nearest rows, the nearest first, by looking at all of them, some queries at a time."""
+    norms, near = np.einsum("ij,ij->i", coordinates, coordinates), np.empty((len(queries), num), int)
+    at_once = max(1, SEARCH_ENTRIES // len(norms))
     for start in range(0, len(queries), at_once):
         check_time()
         some = slice(start, start + at_once)
         squared = norms - 2.0 * queries[some] @ coordinates.T
-        squared[turn >= turns[some, None]] = np.inf
-        places = np.argpartition(squared, count - 1, axis=1)[:, :count] if count else np.zeros((len(squared), 0), int)
-        distances = np.take_along_axis(squared, places, axis=1)
-        order = np.argsort(distances, axis=1)
-        places, distances = (np.take_along_axis(array, order, axis=1) for array in (places, distances))
-        near[some, :count] = np.where(np.isfinite(distances), places, -1)
+        places = np.argpartition(squared, num - 1, axis=1)[:, :num]
+        order = np.argsort(np.take_along_axis(squared, places, axis=1), axis=1)
+        near[some] = np.take_along_axis(places, order, axis=1)
     return near
 
 
 def _search_by_tree(
-    coordinates: Any, turn: Any, queries: Any, turns: Any, num: int, check_time: Callable[[], Any]
-) -> Int[np.ndarray, "queries num"]:
-    """By a k-d tree of the rows, of which at least half come before: three times as many are looked at."""
+    coordinates: Any, queries: Any, num: int, check_time: Callable[[], Any]
+) -> Int[np.ndarray, "m num"]:
+    """The same by a k-d tree."""
     check_time()
     tree = cKDTree(coordinates, balanced_tree=False, compact_nodes=False)
-    check_time()
-    counts, found = np.arange(1, min(3 * num, len(turn)) + 1), np.empty((len(queries), min(3 * num, len(turn))), int)
+    near = np.empty((len(queries), num), int)
     for start in range(0, len(queries), QUERIES_AT_ONCE):
         check_time()
         some = slice(start, start + QUERIES_AT_ONCE)
-        found[some] = tree.query(queries[some], counts, workers=-1)[1]
-    comes_after = turn[found] >= turns[:, None]
-    order = np.argsort(comes_after, axis=1, kind="stable")
-    found = np.where(np.take_along_axis(comes_after, order, axis=1), -1, np.take_along_axis(found, order, axis=1))
-    return np.pad(found[:, :num], ((0, 0), (0, max(0, num - found.shape[1]))), constant_values=-1)
+        near[some] = tree.query(queries[some], np.arange(1, num + 1), workers=-1)[1]
+    return near

@@ -10,15 +10,27 @@ import numpy as np
 
 from dualgp._types import AnyArray
 from dualgp.gp import GaussianProcess
-from dualgp.kernels import RBF, Matern12, Matern32, Matern52
-from dualgp.kernels.stationary import Stationary
+from dualgp.kernels import RBF, Laplace, Matern12, Matern32, Matern52, RoughSmooth
+from dualgp.kernels.scaled import Scaled
+from dualgp.operators import policy
 
 if TYPE_CHECKING:
     from dualgp.learning.priors import Priors
     from dualgp.learning.problem import Problem
 
 # Other kernels, and the lengthscale at which each falls about as fast as the first: the search corrects it.
-STRETCH: dict[type[Stationary], float] = {Matern12: 2.0, Matern32: 1.0, Matern52: 0.8, RBF: 0.6}
+STRETCH: dict[type[Scaled], float] = {
+    Matern12: 2.0,
+    Matern32: 1.0,
+    Matern52: 0.8,
+    RBF: 0.6,
+    RoughSmooth: 1.0,
+    Laplace: 4.0,
+}
+FOR_MANY_ROWS = (
+    RoughSmooth,
+    Laplace,
+)  # what earned its seconds on tables of 10,000 rows and more (docs/howto/kernels.md)
 
 MARGIN = 0.005  # nats a row: on precip 0.004 more for Matern-5/2 come with 2 % more error (benchmarks/near_far.py)
 
@@ -41,9 +53,9 @@ class Choice(NamedTuple):
 
 
 def pick(values: dict[str, float]) -> Choice:
-    """The kernel that made rows most probable, or the first one if no other was clearly better."""
-    first, best = next(iter(values)), max(values, key=values.__getitem__)
-    return Choice(best if values[best] > values[first] + MARGIN else first, values)
+    """The first of the kernels that made rows as probable as the best one did, or nearly."""
+    best = max(values.values())
+    return Choice(next(name for name, value in values.items() if value >= best - MARGIN), values)
 
 
 def default_model(x: AnyArray, y: AnyArray) -> GaussianProcess:
@@ -62,7 +74,7 @@ def with_rivals(problem: Problem, priors: Priors, fixed: Sequence[str]) -> Probl
     if type(own) not in STRETCH:
         raise ValueError(f"Other kernels can be compared with {_names(STRETCH)}, not with {type(own).__name__}.")
 
-    def rival(kind: type[Stationary], model: GaussianProcess) -> Problem:
+    def rival(kind: type[Scaled], model: GaussianProcess) -> Problem:
         known: Any = model.kernel
         stretch = 1.0 if "lengthscale" in fixed else STRETCH[kind] / STRETCH[type(own)]
         other = replace(model, kernel=kind(known.lengthscale * stretch, known.variance, widths=known.widths))
@@ -76,7 +88,9 @@ def with_rivals(problem: Problem, priors: Priors, fixed: Sequence[str]) -> Probl
             name=kind.__name__,
         )
 
-    rivals: Callable = lambda model: [rival(kind, model) for kind in STRETCH if kind is not type(own)]  # noqa: E731
+    is_small = problem.n <= policy.LEARN_EXACTLY_UP_TO
+    kinds = [kind for kind in STRETCH if kind is not type(own) and not (is_small and kind in FOR_MANY_ROWS)]
+    rivals: Callable = lambda model: [rival(kind, model) for kind in kinds]  # noqa: E731
     return replace(problem, name=type(own).__name__, rivals=rivals)
 
 

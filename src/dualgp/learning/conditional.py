@@ -1,4 +1,4 @@
-"""The likelihood of blocks given the rows before them, and its gradient in closed form, in float64.
+"""The likelihood of blocks given other rows, and its gradient in closed form, in float64.
 
 With A the covariance of a block's rows (given ones g first, own ones b last), L its Cholesky factor,
 z = L^-1 (y - mean) and V the last rows of L^-1 (those of b),

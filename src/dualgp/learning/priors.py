@@ -2,7 +2,7 @@
 
 Every prior is log-normal, and its density is taken over the logarithm: the most probable value is the median. Values
 are relative to the data: lengthscales and periods to the standard deviations of x, variances and noise to the variance
-of y. The power of a rational quadratic kernel is a number by itself.
+of y. The power of a rational quadratic kernel is a number by itself, and so are the ratios of a `RoughSmooth`.
 """
 
 import math
@@ -37,9 +37,14 @@ DEFAULT_PRIORS: Mapping[str, LogNormal] = {
     "scale": LogNormal(1.0, 1.0),
     "period": LogNormal(1.0, 2.0),
     "power": LogNormal(1.0, 1.5),
+    "rough": LogNormal(0.3, 1.5),
+    "stretch": LogNormal(1.0, 1.5),
     "noise": LogNormal(0.05, 2.0),
 }
 """By the name of a parameter. BoTorch's for lengthscales; weak ones for the rest."""
+
+
+NUMBERS = ("power", "rough", "stretch")  # by themselves, relative to nothing
 
 
 class Penalty(NamedTuple):
@@ -79,7 +84,8 @@ def penalty(
         if belief is None:
             continue
         seen, is_length = scales_seen(parameters.template, whole, x_scale), kind.endswith(("lengthscale", "period"))
-        unit = {"power": 1.0, "noise": y_variance / noise_unit}.get(kind, y_variance)
+        units = {**dict.fromkeys(NUMBERS, 1.0), "noise": y_variance / noise_unit}
+        unit = units.get(kind, y_variance)
         if is_length:
             unit = float(seen[int(place[:-1])] if place else np.median(seen))
         centre[i] = math.log(belief.median * unit) + (0.5 * math.log(len(seen)) if belief.root_d else 0.0)

@@ -31,7 +31,7 @@ Rows = Int[np.ndarray, " _"]
 
 STAGE = "neighbours"
 FIRST_BLOCKS, START_STEPS = 24, 15  # for the choice between starts
-KERNEL_BLOCKS, KERNEL_STEPS = 96, 15  # for the choice between kernels
+KERNEL_BLOCKS, KERNEL_STEPS = 96, 15  # for the choice between kernels, and between rows before and all others
 GROWTH = 4  # each round has so many times the blocks of the one before
 MOST_WHOLE_ROUNDS = 2  # rounds with all blocks: the second cuts them by the lengthscales of the first
 SHORT = 16.0  # the second start has lengthscales so much shorter than the data suggest
@@ -39,12 +39,13 @@ ASIDE, ASIDE_SHARE = 1024, 8  # rows kept aside: at most, and one in so many
 PREDICTED_FROM = 128  # rows
 # A sample of m rows costs about p / (2 m) nats a row with p parameters: then 5e-4. Where p is 34 and m 2,048, far more.
 ROWS_PER_PARAMETER = 1000
+ORDER_MARGIN = 0.01  # nats a row: on precip 0.08, on elevators and pol less than nothing (benchmarks/candidates.py)
 OFF_SCALE = 1.0  # nats a row: a model for standardised y on y in the thousands is worse by more than that
 
 
 @dataclass(frozen=True)
 class Neighbours(Method):
-    """Maximise the likelihood of blocks of rows given the nearest of those before them.
+    """Maximise the likelihood of blocks of rows, each given the nearest of those before it, or of all others.
 
     **Arguments:**
 
@@ -68,7 +69,8 @@ class Neighbours(Method):
             aside, others = np.split(rows, [min(ASIDE, len(rows) // ASIDE_SHARE)])
             self._choose_start(best, others, subkey(key, "starts"))
             self._choose_kernel(best, others, aside, subkey(key, "kernels"))
-            self._grow(best, rows, key)
+            shape = self._choose_order(best, others, aside, subkey(key, "order"))
+            self._grow(best, rows, shape, key)
         return Outcome(best.problem, best.vector, stage.ending, choice=best.choice)
 
     @property
@@ -101,13 +103,15 @@ class Neighbours(Method):
         best.climb(search, best.vector, self.num_steps)
         asked = find_predictions(problem, best.vector, rows, aside, PREDICTED_FROM)
         searches, values = {problem.name: search}, {problem.name: score(problem, best.vector, asked, search.value)}
-        for rival in problem.rivals(problem.parameters.model(best.vector)):
+        rivals = problem.rivals(problem.parameters.model(best.vector))
+        for rival in rivals:
             if rival.name == "RBF" and pick(values).chosen != "Matern52":  # smoother than what was too smooth
                 continue
             if problem.deadline.left < a_while:
                 break
             rival = replace(rival, deadline=problem.deadline, span=problem.span)
-            part = rival.part(0.15 + 0.03 * len(searches), 0.18 + 0.03 * len(searches))
+            share = 0.15 / len(rivals)
+            part = rival.part(0.15 + share * (len(searches) - 1), 0.15 + share * len(searches))
             other = searches[rival.name] = Search(part, likelihood_and_gradient, blocks, rival.parameters.start)
             other.climb(best_stretch(other), STAGE, KERNEL_STEPS)
             values[rival.name] = score(rival, other.best, asked, other.value)
@@ -115,12 +119,30 @@ class Neighbours(Method):
         winner = searches[best.choice.chosen]
         best.problem, best.vector = replace(winner.problem, span=problem.span), winner.best
 
-    def _grow(self, best: Best, rows: Rows, key: RandomKey) -> None:
+    def _choose_order(self, best: Best, rows: Rows, aside: Rows, key: RandomKey) -> Shape:
+        """Blocks that are given rows before them, or any: what then predicts rows kept aside better by ORDER_MARGIN."""
+        problem, shapes = best.problem, [Shape(self.size, self.num_near, is_ordered) for is_ordered in (True, False)]
+        asked = find_predictions(problem, best.vector, rows, aside, PREDICTED_FROM)
+        if not asked:
+            return shapes[0]
+        num, found = min(KERNEL_BLOCKS, self.num_blocks), []
+        for number, shape in enumerate(shapes):
+            blocks = find_blocks(problem, best.vector, rows, num, shape, subkey(key, number))
+            part = problem.part(0.3 + 0.03 * number, 0.33 + 0.03 * number)
+            search = Search(part, likelihood_and_gradient, blocks, best.vector)
+            search.climb(best.vector, STAGE, KERNEL_STEPS)
+            found.append((score(problem, search.best, asked, search.value), search.best))
+        (ordered, vector), (freely, other) = found
+        is_ordered = freely <= ordered + ORDER_MARGIN
+        best.vector = vector if is_ordered else other
+        return shapes[0] if is_ordered else shapes[1]
+
+    def _grow(self, best: Best, rows: Rows, shape: Shape, key: RandomKey) -> None:
         """More blocks in each round, until the optimum stays where it is or is known well enough."""
-        num, number, whole, begin = KERNEL_BLOCKS if best.choice else FIRST_BLOCKS, 0, 0, 0.3
+        num, number, whole, begin = KERNEL_BLOCKS, 0, 0, 0.36
         while whole < MOST_WHOLE_ROUNDS:
             num, number, begin = min(GROWTH * num, self.num_blocks), number + 1, 0.5 * (1.0 + begin)
-            blocks = find_blocks(best.problem, best.vector, rows, num, self._shape, subkey(key, "round", number))
+            blocks = find_blocks(best.problem, best.vector, rows, num, shape, subkey(key, "round", number))
             part = best.problem.part(2.0 * begin - 1.0, begin)
             search = Search(part, likelihood_and_gradient, blocks, best.vector)
             best.climb(search, best.vector, self.num_steps)

@@ -57,6 +57,11 @@ class ExactPosterior(Posterior):
         inverse_q = 1.0 / np.einsum("ij,ij->j", np.tril(root), np.tril(root))
         return np.asarray(self.model.mean) + targets - weights * inverse_q[:, None], inverse_q
 
+    def _scores(self) -> Float[np.ndarray, "rows k"]:
+        mean, variance = self._leave_rows_out()
+        errors = np.asarray(self.model.mean) + self._host_targets - mean
+        return (errors / np.sqrt(variance)[:, None])[self._single_rows()]
+
     @in_wide
     def _variance(self, x: Any) -> Float[np.ndarray, " m"]:
         """k(x, x) - ||L^-1 k(X, x)||^2, block by block."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,10 +25,12 @@ from dualgp.operators.merging import GivenRows
 from dualgp.operators.nearest import NearestRows
 from dualgp.operators.noise import Noise
 from dualgp.posterior.bounds import error_bound
+from dualgp.posterior.calibration import Calibration
 from dualgp.posterior.near import NearField
 from dualgp.posterior.paths import SamplePaths
 from dualgp.posterior.predictor import Predictor
 from dualgp.posterior.prior import PriorPaths, draw_targets
+from dualgp.posterior.quantiles import Quantiles
 from dualgp.posterior.sentences import report_noise, report_size, report_solution
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class AllRows(eqx.Module):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior(ABC):
+class Posterior(Quantiles):
     """A Gaussian process conditioned on data. Made by `GaussianProcess.condition`.
 
     `far` is k(x, G) @ weights, as the operator made it, for the rows G that have weights: all, unless `all_rows` says
@@ -57,7 +59,8 @@ class Posterior(ABC):
     none. `dtype`: the precision of the solve (an exact posterior predicts in float64 in any case).
     `draw_key`: randomness of the samples' epsilon. Where no row has a weight, `targets` has the means' columns alone,
     and functions are drawn at the data when they are first asked for. `noise`: the variances of the rows; None for the
-    model's. `given`: the rows as they were given, where those with equal inputs were merged.
+    model's. `given`: the rows as they were given, where those with equal inputs were merged. `scored`: the
+    calibration, where it is known.
     """
 
     model: GaussianProcess
@@ -72,6 +75,7 @@ class Posterior(ABC):
     draw_key: AnyArray | None = None
     noise: Noise | None = None
     given: GivenRows | None = None
+    scored: Calibration | None = None
 
     @abstractmethod
     def predict(self, x: Any, *, noise: Any = False) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:

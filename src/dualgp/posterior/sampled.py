@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from dualgp._arrays import in_wide
 from dualgp._types import AnyArray
+from dualgp.posterior.calibration import ROWS_SCORED
 from dualgp.posterior.near import leave_rows_out
 from dualgp.posterior.observations import noise_of_new, refuse_traced_covariance, with_noise
 from dualgp.posterior.posterior import Posterior
@@ -63,9 +64,7 @@ class SampledPosterior(Posterior):
         """
         targets, offset, k = self._host_targets.astype(np.float64), np.asarray(self.model.mean), self.num_outputs
         if self.neighbours:
-            near: Any = (self.mean_predictor if self.residuals is None else self.predictor).near
-            rows = np.arange(self.layout.n, dtype=np.int32)
-            errors, variance = leave_rows_out(near, self._spread_weights(), rows, k)
+            errors, variance = self._leave_out(np.arange(self.layout.n, dtype=np.int32))
             return offset + targets - errors, variance
         num = self.num_samples
         if num <= 2:
@@ -81,6 +80,22 @@ class SampledPosterior(Posterior):
             found, std = self.predict(self.layout.read_rows(self.x)[others], noise=noise)
             mean[others], variance[others] = found.reshape(len(others), k), std.astype(np.float64) ** 2
         return mean, variance
+
+    def _scores(self) -> Float[np.ndarray, "rows k"]:
+        if not self.neighbours:  # deviations of a few functions would be the scores' own
+            return np.zeros((0, self.num_outputs))
+        rows = self._single_rows()
+        if self.all_rows is not None:
+            others = np.setdiff1d(rows, self.all_rows.places)
+            rows = others if len(others) >= ROWS_SCORED else rows
+        some = np.sort(np.random.default_rng(0).permutation(rows)[:ROWS_SCORED])
+        errors, variance = self._leave_out(some)
+        return errors / np.sqrt(variance)[:, None]
+
+    def _leave_out(self, rows: Int[np.ndarray, " rows"]) -> tuple[np.ndarray, np.ndarray]:
+        """Errors of the predictions of these rows by all others, and their variances."""
+        near: Any = (self.mean_predictor if self.residuals is None else self.predictor).near
+        return leave_rows_out(near, self._spread_weights(), rows, self.num_outputs)
 
     def _spread_weights(self) -> Float[np.ndarray, "n s"]:
         """Weights of all rows: zero for those that have none."""

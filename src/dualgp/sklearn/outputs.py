@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from dualgp.posterior.calibration import GAUSSIAN, Calibration
 from dualgp.sklearn.units import Units
 from dualgp.sklearn.warps import Prediction
 
@@ -105,10 +106,10 @@ class UnitsOfMany:
         values = np.moveaxis(np.asarray(values, np.float64), -1, 0)
         return np.stack([units.outputs(own, x) for units, own in zip(self.each, values, strict=True)], axis=-1)
 
-    def prediction(self, x: np.ndarray, mean: Any, std: Any) -> Predictions:
+    def prediction(self, x: np.ndarray, mean: Any, std: Any, calibration: Calibration = GAUSSIAN) -> Predictions:
         """What means (m, k), and the standard deviation (m,) that they share, at centred inputs say about y."""
         each = zip(self.each, np.asarray(mean).T, strict=True)
-        return Predictions(tuple(units.prediction(x, own, std) for units, own in each))
+        return Predictions(tuple(units.prediction(x, own, std, calibration) for units, own in each))
 
 
 def main_direction(y: np.ndarray) -> Float[np.ndarray, " n"]:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualgp.columns.encoding import Encoding
 from dualgp.operators import policy
 from dualgp.posterior import Posterior
+from dualgp.posterior.calibration import GAUSSIAN
 from dualgp.sklearn.conditioning import finite_score, validated
 from dualgp.sklearn.frames import encode
 from dualgp.sklearn.outputs import UnitsOfMany
@@ -34,19 +35,28 @@ class Predicting:
         return tags
 
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, *, quantiles: Any = None, noise: bool = True
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        quantiles: Any = None,
+        noise: bool = True,
+        calibrated: bool = True,
     ) -> Any:
         """The mean at (m, d) points; with `return_std` or `return_cov` also the spread of new observations there.
 
         `quantiles`, such as [0.1, 0.5, 0.9]: instead these points of the distribution of new observations, (m, 3).
         `noise=False` leaves the noise out: the spread of the function that the observations scatter around.
         With k outputs, arrays of (m, k), covariances (m, m, k) and quantiles (m, k, 3).
+        Quantiles of observations follow the errors of rows that were predicted without themselves (see
+        `Posterior.calibration`); with `calibrated=False`, and those of the function, they are Gaussian.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be asked for.")
         if not (return_std or return_cov or quantiles is not None):
             return self.mean_at(self._ready(X)[1])
-        prediction = self.distribution(X, noise=noise)
+        prediction = self.distribution(X, noise=noise, calibrated=calibrated and quantiles is not None)
         if quantiles is not None:
             return prediction.quantiles(quantiles)
         mean, std = prediction.moments()
@@ -59,14 +69,14 @@ class Predicting:
             return mean, np.moveaxis(covariance, 0, -1) if std.ndim > 1 else covariance
         return (mean, std) if return_std else mean
 
-    def distribution(self, X: Any, *, noise: bool = True) -> Any:
+    def distribution(self, X: Any, *, noise: bool = True, calibrated: bool = True) -> Any:
         """The distribution of new observations (or with `noise=False` of the function): mean, median, quantiles.
 
         A `Prediction`, or `Predictions` of several outputs.
         """
-        return self._distribution_at(self._ready(X)[1], noise)
+        return self._distribution_at(self._ready(X)[1], noise, calibrated)
 
-    def _distribution_at(self, x: np.ndarray, noise: bool = True) -> Any:
+    def _distribution_at(self, x: np.ndarray, noise: bool = True, calibrated: bool = False) -> Any:
         """The same at centred inputs."""
         if not self.posterior_.has_std:
             raise ValueError(
@@ -75,7 +85,8 @@ class Predicting:
         mean, std = self.posterior_.predict(x, noise=noise)
         if self.encoding_ is not None:
             std = np.sqrt(np.asarray(std, np.float64) ** 2 + self.encoding_.doubt(x + self.units_.x_offset))
-        return self.units_.prediction(x, mean, std)
+        calibration = self.posterior_.calibration if calibrated and noise else GAUSSIAN
+        return self.units_.prediction(x, mean, std, calibration)
 
     def mean_at(self, x: np.ndarray) -> np.ndarray:
         """Means at centred inputs, without error bars where they are not needed."""

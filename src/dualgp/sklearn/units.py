@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from dualgp.posterior.calibration import GAUSSIAN, Calibration
 from dualgp.sklearn.warps import Prediction, Warp
 
 
@@ -55,7 +56,7 @@ class Units:
         values = np.asarray(values, np.float64) + (0.0 if x is None else self.trend(x))
         return self.warp.inverse(values * self.y_scale + self.y_offset)
 
-    def prediction(self, x: np.ndarray, mean: Any, std: Any) -> Prediction:
+    def prediction(self, x: np.ndarray, mean: Any, std: Any, calibration: Calibration = GAUSSIAN) -> Prediction:
         """What the posterior's mean and standard deviation at centred inputs say about y."""
         location = (np.asarray(mean, np.float64) + self.trend(x)) * self.y_scale + self.y_offset
-        return Prediction(self.warp, location, np.asarray(std, np.float64) * self.y_scale)
+        return Prediction(self.warp, location, np.asarray(std, np.float64) * self.y_scale, calibration)

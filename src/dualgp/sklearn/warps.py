@@ -1,17 +1,19 @@
 """Monotone functions of the target, and predictions made through them.
 
 A Gaussian process is fitted to z = warp(y). A prediction is then the distribution of warp^-1(N(location, spread^2)):
-its quantiles are those of the normal distribution taken back, and its median differs from its mean.
+its median differs from its mean. Where it is calibrated, its quantiles are warp^-1(location + spread * Q(p)) instead,
+with the quantiles Q of errors in standard deviations (posterior/calibration.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
+
+from dualgp.posterior.calibration import GAUSSIAN, Calibration
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(32)  # E g(N(0, 1)) = sum_i g(node_i) weight_i
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
@@ -92,16 +94,20 @@ def _inverse_box_cox(z: Any, power: float) -> Any:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The distribution of new observations at m points: warp^-1 of N(location, spread^2)."""
+    """The distribution of new observations at m points: warp^-1 of N(location, spread^2).
+
+    Mean, standard deviation and log density are those. Quantiles, the median and the CRPS are those of `calibration`.
+    """
 
     warp: Warp
     location: Float[np.ndarray, " m"]
     spread: Float[np.ndarray, " m"]
+    calibration: Calibration = GAUSSIAN
 
     @property
     def median(self) -> Float[np.ndarray, " m"]:
         """As likely too small as too large."""
-        return self.warp.inverse(self.location)
+        return self.quantiles([0.5])[:, 0]
 
     @property
     def mean(self) -> Float[np.ndarray, " m"]:
@@ -116,26 +122,23 @@ class Prediction:
     def moments(self) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and standard deviation together."""
         if self.warp.kind == "none":
-            return self.median, self.spread * self.warp.scale
+            return self.warp.inverse(self.location), self.spread * self.warp.scale
         values = self._at(NODES)
         mean = values @ WEIGHTS
         return mean, np.sqrt((values - mean[:, None]) ** 2 @ WEIGHTS)
 
     def quantiles(self, levels: Any) -> Float[np.ndarray, "m levels"]:
         """The points below which an observation is with these probabilities."""
-        levels = np.atleast_1d(np.asarray(levels, np.float64))
-        if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
-            raise ValueError(f"quantiles must be probabilities between 0 and 1, such as [0.1, 0.5, 0.9], got {levels}.")
-        return self._at(np.array([NormalDist().inv_cdf(level) for level in levels]))
+        return self._at(self.calibration(levels))
 
     def log_density(self, y: Any) -> Float[np.ndarray, " m"]:
-        """The logarithm of the density at observations."""
+        """The logarithm of the density at observations, that of the Gaussian."""
         z = (self.warp(y) - self.location) / self.spread
         return self.warp.log_slope(y) - 0.5 * z**2 - np.log(self.spread) - 0.5 * np.log(2.0 * np.pi)
 
     def crps(self, y: Any) -> Float[np.ndarray, " m"]:
         """The continuous ranked probability score of observations: twice the mean loss of all quantiles."""
-        if self.warp.kind == "none":
+        if self.warp.kind == "none" and self.calibration.is_gaussian:
             from scipy.special import ndtr  # here, because it would double the time of importing the package
 
             mean, std = self.moments()

@@ -12,6 +12,7 @@ import numpy as np
 from dualgp.columns.encoding import Encoding, Missing, Target, complete_rows, make_encoding, names_of
 from dualgp.columns.tables import as_table, numbers_of
 from dualgp.kernels import Tanimoto
+from dualgp.posterior.calibration import calibrate
 from dualgp.sklearn.estimator import GPRegressor
 from dualgp.sklearn.outputs import Predictions
 from dualgp.sklearn.warps import Prediction, Warp, scores
@@ -100,7 +101,8 @@ class TableModel:
     def check(self, held_out: Any = None) -> tuple[Prediction, np.ndarray, str] | None:
         """Predictions of rows that they were made without, the truth, and which rows these are, for one target.
 
-        Without held-out rows each fitted row is predicted from all others; None if there are no functions to do it.
+        Without held-out rows each fitted row is predicted from all others, and bands are calibrated by the other half
+        of these rows, as nobody learns anything from their own; None if there are no functions to do it.
         """
         regressor, posterior = self.regressor, self.regressor.posterior_
         if held_out is not None:
@@ -110,7 +112,7 @@ class TableModel:
             return None
         x, y = fitted_data(regressor)
         found: Any = regressor.units_.prediction(x - regressor.X_offset_, *posterior.leave_one_out(groups=True))
-        return found, y, "each fitted row predicted from all the others"
+        return *_checked_by_halves(found, y), "fitted rows, each predicted from all the others"
 
     def complete(self, source: Any) -> tuple[Any, np.ndarray]:
         """The rows of a table that have a target and all that a prediction needs, and their targets."""
@@ -176,6 +178,17 @@ def fit_table(
 
 def _listed(target: Target) -> str:
     return " or ".join(map(repr, names_of(target)))
+
+
+def _checked_by_halves(prediction: Prediction, y: np.ndarray) -> tuple[Prediction, np.ndarray]:
+    """One half of the predictions with bands from the errors of the other half, if there are enough of those."""
+    z = (prediction.warp(y) - prediction.location) / prediction.spread
+    own, other = np.array_split(np.random.default_rng(0).permutation(len(y)), 2)
+    calibration = calibrate(z[other])
+    if calibration.is_gaussian:
+        return prediction, y
+    own = np.sort(own)
+    return Prediction(prediction.warp, prediction.location[own], prediction.spread[own], calibration), y[own]
 
 
 def fitted_data(regressor: GPRegressor) -> tuple[np.ndarray, np.ndarray]:

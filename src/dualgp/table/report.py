@@ -89,12 +89,13 @@ def _accuracy(model: TableModel, held_out: Any) -> list[str]:
         (readable(found["crps"]), "CRPS: error and error bars in one number; lower is better"),
     ]
     z, bars = prediction.warp(y), (prediction.location, prediction.spread)
+    shape = {"calibrated": prediction.calibration}
     boxes = "".join(f"<div><b>{value}</b>{html.escape(text)}</div>" for value, text in cards)
     return [
         f"<h2>How good are the predictions?</h2><p>Measured on {what}.</p>",
         f'<div class="numbers">{boxes}</div>',
-        _figure(lambda axes: plots.predicted_against_observed(z, *bars, warp=prediction.warp, axes=axes)),
-        _figure(lambda axes: plots.calibration(z, *bars, axes=axes), (4.4, 4.4)),
+        _figure(lambda axes: plots.predicted_against_observed(z, *bars, warp=prediction.warp, **shape, axes=axes)),
+        _figure(lambda axes: plots.calibration(z, *bars, **shape, axes=axes), (4.4, 4.4)),
         _note(
             "On the diagonal, bands contain as many observations as they promise. Above it they are too wide, below it "
             "too narrow. The grey area is what chance allows."
