@@ -1,6 +1,7 @@
 """README and documentation are true: Python and commands run, links lead somewhere, figures are those of files."""
 
 import ast
+import json
 import re
 import shlex
 import subprocess
@@ -186,6 +187,12 @@ def test_every_name_for_botorch_is_in_the_reference():
 def test_pages_say_what_result_files_say():
     done = subprocess.run([sys.executable, DOCS / "figures.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_result_line_says_where_it_comes_from():
+    for file in ROOT.glob("*/results/*.jsonl"):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        assert all({"commit", "cores"} <= set(line) for line in lines), file.name
 
 
 def prose(text: str) -> str:

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 # Different values of a text column: with more, it is known by what they do to the target.
 FEW_VALUES = 3
-FREQUENT, MOST_POINTS = 30, 64  # rows for each value, and values: then they are points of equal distance as well
+FREQUENT, MOST_POINTS = 30, 64  # rows for each value, values: points of equal distance, too
 # 1,5 or 1'000 or 3 % or 31.1.2020: meant as a number or a date, most likely
 NUMBER_OR_DATE = re.compile(r"[-+]?\d[\d.,' ]*(e[-+]?\d+)? ?%?|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?", re.IGNORECASE)
-MOSTLY, SEVERAL = 0.9, 10  # of the rows, and different values: when a column of text is taken for a mistake
-MOST_LEVELS = 0.9  # of the rows: text with as many different values says nothing about other rows
-LEAST_TURNS = {"time of day": 1.0, "weekday": 2.0, "season": 0.75}  # of a circle in the data, for it to be an input
+MOSTLY, SEVERAL = 0.9, 10  # share of the rows, and number of values, from which a column of text is taken for a mistake
+MOST_LEVELS = 0.9  # share of the rows: text with more different values says nothing about other rows
+LEAST_TURNS = {"time of day": 1.0, "weekday": 2.0, "season": 0.75}  # that the data must span
 
 Missing = Literal["fill", "drop", "error"]
 Target = str | tuple[str, ...] | None  # the name of the target, or of several
 
 
 class Unusable(ValueError):
-    """A column that is probably not meant as it stands."""
+    """A column that is probably a mistake, such as numbers with one entry of text."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Encoding:
         columns, pieces = {column.name: column for column in self.columns}, {}
         for column, code, effect in zip(many, codes, found, strict=True):
             columns[column.name] = fitted = column.fitted(effect, code)
-            # Many rows know an effect too well for one of them to matter.
+            # With many rows, leaving one out does not change an effect.
             own = fitted.encode(column_of(table, column.name)) if column.is_frequent else effect.rows
             pieces[column.name] = own
         pieces |= {name: x[:, place] for name, place in others.places.items()}

@@ -6,8 +6,8 @@ found by backfitting. An effect shrinks towards zero by how little is known abou
 deviation, the doubt, is a second coordinate: E (e - e')^2 = (m - m')^2 + doubt^2 + doubt'^2, so that rare and unknown
 values are as far from the others as their effects probably are.
 
-The effects that are inputs of a row are found without it, from the other folds. All of the model is: where another
-column's effects had seen the row, the rest would say what its target is.
+The effects that are inputs of a row are found without it, from the other folds. So is the whole model: if the
+effects of another column had seen the row, their residuals would reveal its target.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from jaxtyping import Float, Int
 
 SWEEPS = 5
 FOLDS, FOLDS_OF_MANY, MANY = 10, 5, 50_000  # a backfit of 300,000 rows takes half a second
-RIDGE = 1e-3  # of the number of rows: penalty on the standardised base columns
-LEAST_BETWEEN = 1e-2  # of the variance within values: an effect is never shrunk away altogether
+RIDGE = 1e-3  # times the number of rows: the penalty on standardised base columns
+LEAST_BETWEEN = 1e-2  # share of the variance within values: effects are never shrunk to zero
 
 
 class Effects(NamedTuple):

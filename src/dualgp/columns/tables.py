@@ -1,4 +1,4 @@
-"""Tables as people have them (CSV, TSV, Parquet, data frames), and their columns as numbers or text."""
+"""Reading tables (CSV, TSV, Parquet, data frames), and their columns as numbers or text."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _tidy(table: pyarrow.Table, path: Path) -> pyarrow.Table:
 
 
 def is_number(text: str) -> bool:
-    """Whether Python reads it as one."""
+    """Whether Python reads the text as a number."""
     try:
         float(text)
     except ValueError:
@@ -232,7 +232,7 @@ def ranks_of(values: pyarrow.ChunkedArray) -> tuple[str, ...]:
 
 
 def as_codes(values: pyarrow.ChunkedArray, levels: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-    """The places of text among `levels`, behind the last where it is none of them; and the values that are none."""
+    """The index of each text in `levels`, len(levels) for others; and the values that are not in `levels`."""
     import pyarrow
 
     text = _as_text(values)

@@ -4,8 +4,8 @@
                every function keeps its best one
     climb      from its best few, every function climbs on its own: Adam, kept in the box
 
-The first part finds the hill (it costs candidates * n * s), the second the top (starts * steps * n * s, in entries of
-the kernel; a step sees s functions at s times `num_starts` points only, each at its own).
+The rounds find the hill (candidates * n * s kernel entries), the climb finds the top (starts * steps * n * s entries: a
+step evaluates s functions at s times `num_starts` points only, each at its own).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SMALLEST_SPREAD = 0.05  # candidates near a best point so far are as close as th
 
 @dataclass(frozen=True)
 class Search:
-    """How hard to look.
+    """How thorough the search is.
 
     - `num_rounds` of `num_candidates`: the share `uniform` anywhere in the box; of the others, the share `adaptive`
       near the best points so far of random functions, the rest near given good points.
@@ -92,7 +92,7 @@ def maximise(
 
     - `paths`: the functions; `-post.samples` to find minima.
     - `bounds`: a pair (lower, upper) for each input.
-    - `search`: how hard to look, see `Search`.
+    - `search`: how thorough, see `Search`.
     - `near`: points (m, d) and how good each is (m,), such as the data; the better, the more candidates near it. By
       default the functions' data, judged by the functions' average.
     - `progress`: called with a few words about what it is doing.
@@ -142,7 +142,7 @@ def check_bounds(bounds: Any, d: int | None = None) -> Float[np.ndarray, "d 2"]:
 
 
 def _in_single_precision(paths: SamplePaths) -> SamplePaths:
-    """For candidates it is enough, and ten times faster where the data are in double precision."""
+    """The functions in float32, which is enough for candidates, and ten times as fast for data in float64."""
     where = lambda paths: (paths.update.x, paths.update.weights)  # noqa: E731
     return eqx.tree_at(where, paths, tuple(array.astype(jnp.float32) for array in where(paths)))
 
@@ -240,7 +240,7 @@ def _best_of_each_hill(
 def _climb(
     paths: SamplePaths, box: np.ndarray, starts: np.ndarray, search: Search, report: Callable[[str], Any]
 ) -> tuple[Float[np.ndarray, "s starts d"], Float[np.ndarray, "s starts"]]:
-    """Where the climbs end and how high, some functions at a time; the last lot overlaps the one before."""
+    """Where the climbs end and how high, some functions at a time; the last batch overlaps the one before."""
     num, size = len(paths), min(len(paths), max(1, CLIMB_AT_ONCE // starts.shape[1]))
     ends, values = np.empty_like(starts), np.empty(starts.shape[:2])
     dtype = paths.update.x.dtype
@@ -264,7 +264,7 @@ def _ascend(
     """Adam in units of the spread, so that one step size suits every input. The start, where the end is no higher."""
     import optax  # takes time to import, and is needed here alone
 
-    adam = optax.scale_by_adam(eps=1e-30)  # heights may be of any size
+    adam = optax.scale_by_adam(eps=1e-30)  # values may be of any size
 
     def step(carry: tuple[Array, Any], t: Array) -> tuple[tuple[Array, Any], None]:
         x, memory = carry

@@ -36,8 +36,8 @@ from dualgp.operators.noise import check_noises
 from dualgp.posterior import Posterior
 from dualgp.solvers import Solver
 
-START_LENGTHSCALE = 0.5  # of the box, times sqrt(d): where learning starts without a model
-START_NOISE = 1e-2  # of the variance of y
+START_LENGTHSCALE = 0.5  # share of the box, times sqrt(d): the lengthscale that learning starts from without a model
+START_NOISE = 1e-2  # share of the variance of y: the noise that learning starts from
 
 
 class Best(NamedTuple):
@@ -89,7 +89,7 @@ class ThompsonSampler:
     - `redraw`: new functions for every batch. False keeps the functions of the last batch, as many as are needed, and
       only takes the new results into account: the solve starts from the last one, but batches are less independent.
     - `num_initial`: points spread evenly before there is a model; by default twice as many as inputs.
-    - `search`: how hard to look for the functions' maxima, see `Search`. `solver`: as for `GaussianProcess.condition`.
+    - `search`: how thorough the search for maxima is, see `Search`. `solver`: as for `GaussianProcess.condition`.
     - `path`: a file for the state, written after every `tell`. If it exists, the sampler goes on from it. Only one
       process at a time may have a sampler at a path.
     - `progress`: True shows what it is doing; a function is called with a few words.
@@ -180,7 +180,7 @@ class ThompsonSampler:
             noise=told if told.any() else None,
         )
         if self.path is not None:
-            from dualgp.io import save  # an application too, which knows this class
+            from dualgp.io import save  # imported here, because io knows this class
 
             save(self.state, self.path)
 

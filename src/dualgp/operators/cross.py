@@ -47,7 +47,7 @@ class CrossProduct(eqx.Module):
         return self.layout.map_shards(shard, specs, EVERYWHERE)(self.kernel, points, data, weights)
 
     def gathered(self) -> CrossProduct:
-        """The same function with all rows in the memory of one host. On many hosts each of them must ask."""
+        """The same function with all rows in the memory of one host. With many hosts, every process must call it."""
         if isinstance(self.layout, Local):
             return self
         x, weights = (jnp.asarray(self.layout.collect(array)) for array in (self.x, self.weights))
@@ -63,7 +63,7 @@ def evaluate(function: Function, x: Any, data: Points, kernel: Kernel) -> AnyArr
 def evaluate_blocks(
     functions: tuple[Function, ...], x: Any, data: Points, kernel: Kernel
 ) -> Iterator[tuple[AnyArray, tuple[AnyArray, ...]]]:
-    """One block of points after the other, each with the values of several functions; traced points are one block.
+    """Blocks of points, each with the values of several functions there; traced points are a single block.
 
     Blocks have few different shapes, so that little is compiled.
     """

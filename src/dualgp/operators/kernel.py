@@ -94,7 +94,7 @@ class KernelOperator(Operator):
         return self._rows(index, v, b)
 
     def _rows(self, index: Indices, v: Columns, b: Columns | None) -> Float[Array, "batch s"]:
-        """A[index] @ v - b[index] by one all-reduce: each term apart would be as much to send."""
+        """A[index] @ v - b[index] with one all-reduce: one for each term would send as much again."""
         layout = self.layout
 
         def shard(kernel: Kernel, source: Any, v: Columns, b: Any, index: Indices, noise: AnyArray) -> Columns:
@@ -132,7 +132,7 @@ class KernelOperator(Operator):
         return layout.data_only(product.at[index].add(noise * u))
 
     def block(self, index: Indices, dtype: Any = None) -> Float[Array, "batch batch"]:
-        # Also where K is kept: 600 x 600 entries from all over 900 MB take 4 ms, to compute them takes 1.
+        # Computed even where K is kept: gathering 600 x 600 entries from 900 MB takes 4 ms, computing them 1 ms.
         dtype = jnp.dtype(dtype or self.dtype)
         points = self._points(index)
         points = points if points.dtype == jnp.uint8 and dtype == jnp.float32 else points.astype(dtype)

@@ -62,11 +62,11 @@ class Local:
         return False
 
     def replicate(self, state: Any) -> Any:
-        """A solver's state with every array where the steps will leave it, so that they are compiled once."""
+        """A solver's state, placed as its steps return it, so that they are compiled once."""
         return state
 
     def collect(self, array: AnyArray) -> np.ndarray:
-        """All n rows in the host's memory. On many hosts each of them must ask, and each gets them."""
+        """All n rows in the host's memory. With many hosts, every process must call it."""
         return np.asarray(array)
 
     def read_rows(self, array: AnyArray, index: Indices | None = None) -> np.ndarray:
@@ -78,16 +78,16 @@ class Local:
         return np.asarray(array)
 
     def summarise(self, array: AnyArray) -> Any:
-        """What tells an array from others, for fingerprints: the same wherever its rows live."""
+        """A digest of an array for fingerprints; it does not depend on the placement."""
         return array
 
     @property
     def is_alone(self) -> bool:
-        """Whether this process can do without others: then it may stop when it likes."""
+        """Whether this is the only process: only then may it stop by itself."""
         return True
 
     def agree(self, value: float) -> float:
-        """The value that decisions are made by: of many processes, the first one's."""
+        """The value in the first process: all processes must decide by the same one."""
         return value
 
     def stack(self, array: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ class Local:
         return array[None]
 
     def map_shards(self, function: Callable, specs: Any, out: Any) -> Callable:
-        """`function` of each device's shards of its arguments."""
+        """`function` applied on each device to its shards of the arguments."""
         return function
 
     def sum_shards(self, array: AnyArray) -> Any:
@@ -107,7 +107,7 @@ class Local:
         return array[index]
 
     def take_own(self, array: AnyArray) -> Any:
-        """Inside `map_shards`: of an array with all rows, those of this shard."""
+        """Inside `map_shards`: the rows of this shard, of an array with all rows."""
         return array
 
     def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> Any:
@@ -297,7 +297,7 @@ def as_mesh(devices: Any) -> Mesh:
 
 
 def gather(array: Any) -> np.ndarray:
-    """The whole array on this host. If its shards are on many, each of them must ask."""
+    """The whole array on this host. With many hosts, every process must call it."""
     if isinstance(array, jax.Array) and not array.is_fully_addressable and not array.is_fully_replicated:
         return np.asarray(multihost_utils.process_allgather(array, tiled=True))
     return np.asarray(array)
@@ -314,14 +314,14 @@ def place_like(array: np.ndarray, like: Any) -> AnyArray:
 
 
 def agree(value: float) -> float:
-    """Process 0's value, in every process: clocks differ, decisions must not."""
+    """Process 0's value, in every process: clocks differ, but all must decide alike."""
     if jax.process_count() == 1:
         return value
     return float(multihost_utils.broadcast_one_to_all(np.float64(value)))
 
 
 def writes() -> bool:
-    """Whether it is for this process to write files: of many, the first."""
+    """Whether this process writes files: the first of many does."""
     return jax.process_index() == 0
 
 

@@ -139,7 +139,7 @@ def _groups(x: np.ndarray) -> tuple[Int[np.ndarray, " m"], Int[np.ndarray, " n"]
     """The first row of each group of equal rows, and the group of each row."""
     _, first, group = np.unique(row_keys(x.T), return_index=True, return_inverse=True)
     differs = np.flatnonzero((x != x[first[group]]).any(axis=1))
-    if len(differs):  # equal sums of different rows: each of these is a group by itself
+    if len(differs):  # different rows with equal sums: each of them is a group of its own
         group = group.copy()
         group[differs] = len(first) + np.arange(len(differs))
         first = np.concatenate([first, differs])

@@ -24,10 +24,10 @@ from dualgp.operators.small import map_in_threads, solve_each
 
 
 class NearestRows:
-    """The rows of x that are nearest to points in the kernel's coordinates; made once, its tree when it is first asked.
+    """The rows of x that are nearest to points in the kernel's coordinates; the tree is built at the first query.
 
     A k-d tree where correlation falls with distance. Else, as for Tanimoto, the rows with the largest correlation
-    |k(point, row)| / sqrt(k(row, row)), by looking at all of them: m n kernel entries. Of many processes each searches
+    |k(point, row)| / sqrt(k(row, row)), by comparing all of them: m n kernel entries. Of many processes each searches
     its own rows, and the best of all are taken.
     """
 
@@ -48,7 +48,7 @@ class NearestRows:
         return np.asarray(self.kernel.coordinates(np.asarray(points)), np.float64)
 
     def query(self, points: AnyArray, num: int) -> Int[np.ndarray, "m num"]:
-        """The places of the `num` nearest rows of each point, the nearest first."""
+        """The indices of the `num` nearest rows of each point, the nearest first."""
         check_count(num, "num", 1)
         search = self._search_tree if self.kernel.falls_with_distance else self._look_at_all
         distance, place = search(np.asarray(points), min(num, len(self._own)))
@@ -66,7 +66,7 @@ class NearestRows:
         """The nearest rows of each of these rows, whose inputs are x, itself not among them."""
         found = self.query(x, min(num + 1, self.layout.n))
         is_other = found != rows[:, None]
-        # Where it is not among them, because many are equal, the farthest goes.
+        # A row may be missing among its own neighbours, because many rows are equal: then the farthest is dropped.
         is_other[is_other.all(axis=1), -1] = False
         return found[is_other].reshape(len(rows), -1)
 
@@ -105,7 +105,7 @@ def nearest_inside_jit(kernel: Kernel, points: Points, x: Points, num: int) -> I
 def _most_correlated(
     kernel: Kernel, points: Points, x: Points, num: int
 ) -> tuple[Float[Array, "m num"], Int[Array, "m num"]]:
-    """The rows x with the largest |k(point, x)| / sqrt(k(x, x)), and these."""
+    """The rows x with the largest |k(point, x)| / sqrt(k(x, x)), and these values."""
     size = jnp.abs(kernel(points, x))
     best, place = jax.lax.top_k(jax.lax.stop_gradient(size / jnp.sqrt(jnp.maximum(kernel.diagonal(x), 1e-30))), num)
     return best, place
@@ -118,7 +118,7 @@ def neighbour_weights(
     """u = A_NN^-1 k(N, point) and k(point, point) - k(point, N) u for each point and its rows N, in float64.
 
     A prediction by these rows alone is u @ y_N, and the second is its variance. `term`: a term of the kernel, to be
-    predicted instead of the whole; both k with the point are then that one's. m num^3 / 3 operations.
+    predicted instead of the whole; k(N, point) and k(point, point) are then those of the term. m num^3 / 3 operations.
     """
     (m, num), points = near.shape, np.asarray(points)
     weights, variance = np.empty((m, num)), np.empty(m)

@@ -36,7 +36,7 @@ REPLICATED_BYTES = 1 << 30
 
 STRETCH_ROWS = 512  # of which `stretch` looks at all pairs, in 5 ms
 
-# Work at once. A tile stays near its core: 2 MB in float32. Several cores share a tile, and start and wait each time:
+# Tile sizes. A tile fits the cache of its core: 2 MB in float32. Several cores share a tile, and synchronise each time:
 # 512 rows of n = 50,000 take 12 ms with 2^21 entries on two cores, 15 with 2^19 (benchmarks/rows.py).
 TILE_ENTRIES_ON_ONE_CORE, TILE_ENTRIES = 1 << 19, 1 << 21
 SMALLEST_TILE, LARGEST_TILE = 256, 1 << 14  # columns

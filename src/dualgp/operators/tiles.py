@@ -31,7 +31,7 @@ def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns, careful: 
 
 
 def sum_over_tiles(term: Callable[[Points, Columns], Any], x: Points, v: Columns, rows: int) -> Any:
-    """The sum of term(x_tile, v_tile), an array or several, over tiles that suit a block of K with so many rows.
+    """The sum of term(x_tile, v_tile), an array or several, over tiles that suit a block of K with this many rows.
 
     `term` is linear in v_tile. All tiles have the same size, so that it is compiled once.
     """
@@ -67,5 +67,5 @@ def in_row_blocks(
 
 
 def precision(x: Points) -> np.dtype:
-    """The precision that goes with inputs as they are kept: their own, and float32 for bytes."""
+    """The precision of computations with these inputs: their own, and float32 for bytes."""
     return np.result_type(x.dtype, np.float32)

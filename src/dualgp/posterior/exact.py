@@ -91,7 +91,7 @@ class ExactPosterior(Posterior):
 def _matrix(kernel: Kernel, points: Float[np.ndarray, "m d"], x: Points | None = None) -> Float[np.ndarray, "n m"]:
     """k(x, points), or k(points, points), in float64, compiled for few numbers of points.
 
-    Outside of a compiled function some kernels are compiled anew at every call, and no program is ever forgotten.
+    Outside of a compiled function some kernels would be compiled at every call, and programs stay in memory.
     """
     m = len(points)
     size = max(16, 1 << max(m - 1, 0).bit_length()) if m <= policy.POINT_BLOCK else m + -m % policy.POINT_BLOCK

@@ -40,10 +40,11 @@ class NearValues(NamedTuple):
 
 
 class NearField(eqx.Module):
-    """Corrections from the `num` nearest of all rows: a function of the point alone, whichever others are asked.
+    """Corrections from the `num` nearest of all rows. The value at a point depends on that point alone.
 
-    Outside `jax.jit` neighbours are found by a tree and weighed in float64. Inside, all rows are looked at, in the
-    caller's precision; there is no derivative through the choice. `residuals` is None where there is no far field.
+    Outside `jax.jit` neighbours are found by a tree, and their weights are computed in float64. Inside, all rows are
+    compared, in the caller's precision; the choice of neighbours has no derivative. `residuals` is None where there is
+    no far field.
     `term`: the term of the kernel that it is the near field of, if not of the whole.
     """
 
@@ -104,11 +105,11 @@ class NearField(eqx.Module):
 
     @property
     def _batch(self) -> int:
-        """Points whose A_NN exist at once."""
+        """How many points' A_NN are in memory at once."""
         return max(1, policy.NEAR_ENTRIES // self.num**2)
 
     def map_columns(self, function: Callable[[Columns], Columns]) -> NearField:
-        """The near field whose residuals and targets are functions of those here."""
+        """The near field with `function` applied to the columns of residuals and targets."""
         columns = (None if self.residuals is None else function(self.residuals), function(self.targets))
         is_none = lambda leaf: leaf is None  # noqa: E731
         return eqx.tree_at(lambda near: (near.residuals, near.targets), self, columns, is_leaf=is_none)

@@ -56,7 +56,7 @@ class Posterior(Quantiles):
     otherwise. `targets` (n, k + s) are those of the means of k outputs, then those of s zero-mean sample deviations
     phi(X) @ w + epsilon. `residuals` are targets - A @ weights; None where they are not known, or no row has a weight.
     `neighbours`: of the near field, which corrects the far field by the residuals of the nearest of all rows; 0 for
-    none. `dtype`: in which the inputs were solved for (an exact posterior predicts in float64 whatever that was).
+    none. `dtype`: the precision of the solve (an exact posterior predicts in float64 in any case).
     `draw_key`: randomness of the samples' epsilon. Where no row has a weight, `targets` has the means' columns alone,
     and functions are drawn at the data when they are first asked for. `noise`: the variances of the rows; None for the
     model's. `given`: the rows as they were given, where those with equal inputs were merged. `scored`: the
@@ -189,7 +189,7 @@ class Posterior(Quantiles):
 
     @cached_property
     def search(self) -> NearestRows:
-        """The search for nearest rows; its tree is built when it is first asked."""
+        """The search for nearest rows; its tree is built at the first query."""
         return NearestRows(self.model.kernel, self.x, self.layout)
 
     @cached_property
@@ -275,13 +275,13 @@ class Posterior(Quantiles):
         """The same posterior solved further from where it ended, e.g. `refine(solver=BlockDescent(tol=1e-3), key=key)`.
 
         Where only some rows have far weights, more of them get weights: all, or as many as a limit allows. Settings as
-        for `update`; without a solver, the one that made this posterior has another go, to a residual of 1e-2.
+        for `update`; without a solver, the one that made this posterior continues, to a residual of 1e-2.
         """
         return self.model.refine(self, key=key, **settings)
 
     @in_wide
     def gathered(self) -> Posterior:
-        """The same posterior in the memory of one host, as `save` writes it. On many hosts each of them must ask."""
+        """The same posterior in the memory of one host, as `save` writes it. Every process must call it."""
         layout = self.layout
         if isinstance(layout, Local):
             return self

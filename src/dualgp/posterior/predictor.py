@@ -43,7 +43,7 @@ class Predictor(eqx.Module):
     num_outputs: int = eqx.field(static=True, default=1)
 
     def blocks(self, x: Any) -> Iterator[Block]:
-        """Mean, deviations and variance at one block of points after the other; traced points are one block.
+        """Mean, deviations and variance, block by block of points; traced points are a single block.
 
         The variance is the mean squared deviation. With a near field, that of its neighbours alone is known in closed
         form, and serves as a control variate.
@@ -80,7 +80,7 @@ class Predictor(eqx.Module):
         return _join(list(deviations)), _join(list(variances))
 
     def moments(self, x: Any) -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
-        """The mean and the variance, block by block, so that nothing large exists."""
+        """The mean and the variance, block by block: memory is that of one block."""
         means, variances = zip(*((block.mean, block.variance) for block in self.blocks(x)), strict=True)
         return _join(list(means)), _join(list(variances))
 

@@ -50,7 +50,7 @@ def draw_targets(
     n: int,
     rows: slice | Int[np.ndarray, " rows"],
 ) -> Float[np.ndarray, "rows s"]:
-    """phi(x) @ w + epsilon, at some of n rows. What is drawn for a row is the same whichever others are asked for."""
+    """phi(x) @ w + epsilon, at some of n rows. The draw of a row does not depend on the other rows asked for."""
     key = jax.random.wrap_key_data(jnp.asarray(key_data, jnp.uint32))
     columns = noise.draw(key, n, prior.weights.shape[1], rows)
     return columns + evaluate(prior, x, x, kernel)

@@ -43,8 +43,8 @@ class SampledPosterior(Posterior):
     def covariance(self, x: Any, *, noise: Any = False) -> Float[np.ndarray, "m m"]:
         """The average of products of sample deviations, a matrix of rank s: m^2 numbers.
 
-        Correlations are those of the samples, the diagonal is that of `std`. Each entry is fair, but do not invert it.
-        The variance of a point given m others comes out about (s - m) / s of what it is.
+        Correlations are those of the samples, the diagonal is that of `std`. Each entry is unbiased, but do not
+        invert the matrix: the variance of a point given m others would be too small by a factor of about (s - m) / s.
         """
         refuse_traced_covariance(x)
         if self.prior is None:
@@ -112,7 +112,7 @@ class SampledPosterior(Posterior):
 
 
 def moments(posterior: Posterior, x: Any, more: str = "") -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
-    """Mean and mean squared deviation of the samples; `more` is said where there are none."""
+    """Mean and mean squared deviation of the samples; `more` is added to the error where there are no samples."""
     if posterior.prior is None and not posterior.neighbours:
         raise ValueError(NO_SAMPLES + more)
     is_known = posterior.neighbours and posterior.residuals is None  # in closed form, without functions

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def report_size(posterior: Posterior) -> str:
-    """How much there is of everything."""
+    """Numbers of rows, inputs and functions, and which fields there are."""
     num, near = posterior.num_samples, posterior.neighbours
     functions = f"{num} function samples" if num else "no function samples"
     if posterior.is_exact:

@@ -1,4 +1,4 @@
-"""The posterior of one term of a sum of kernels: the trend and the details of a prediction, each for itself.
+"""The posterior of one term of a sum of kernels, such as the trend or the details of a prediction.
 
 With k = k_1 + k_2 + ..., f = mean + f_1 + f_2 + ... for independent f_t ~ GP(0, k_t), and given the data
 
@@ -65,7 +65,7 @@ class TermPosterior:
 
     @cached_property
     def samples(self) -> SamplePaths:
-        """The term's part of the posterior's functions: the parts of all terms add up to them, less the constant."""
+        """The functions of this term: those of all terms add up to the posterior's functions less the constant."""
         with wide():
             return self.predictor.functions(is_corrected=self.posterior.samples.near is not None)
 
@@ -98,7 +98,7 @@ class TermPosterior:
 
 @in_wide
 def posterior_of_term(posterior: Posterior, term: Any) -> TermPosterior:
-    """The posterior of a term of the kernel: one of `additive_terms`, or its place among them."""
+    """The posterior of a term of the kernel: one of `additive_terms`, or its index among them."""
     if not isinstance(posterior, (ExactPosterior, SampledPosterior)):
         raise TypeError(f"The terms of a {type(posterior).__name__} are not known: condition with solver='auto', say.")
     terms = additive_terms(posterior.model.kernel)

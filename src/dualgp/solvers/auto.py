@@ -25,8 +25,8 @@ from dualgp.solvers.spectrum import PROBE_POINTS, largest_eigenvalue
 PROBE_RANK = 200
 PROBE_SECONDS, PROBE_SECONDS_PER_ROW = 2.0, 2.5e-5  # compilation, and columns of K: 2 s for 25,000 rows, 9 for 300,000
 PROBE_SHARE = 0.2  # the share of the time left that the probe may take
-# Block descent takes 2 to 6 passes to a residual of 1e-2, whatever the forecast for conjugate gradients. Those are only
-# worth it if they are faster still, and where rounding, about eps * tr(K) / noise, leaves them alone.
+# Block descent takes 2 to 6 passes to a residual of 1e-2, whatever the forecast for conjugate gradients. Those are
+# taken only if they are faster still, and if rounding, about eps * tr(K) / noise, does not slow them down.
 CG_BELOW_ITERATIONS = 5.0
 CG_BELOW_ROUNDING = 0.1
 

@@ -86,7 +86,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Run:
-    """What belongs to one run rather than to a solver: randomness, where to start, how long, what to show.
+    """The settings of one run, which are not those of a solver: randomness, start, limits, progress.
 
     `start_residual`: b - A @ start, where it is known. `validation`: rows to keep aside, and to stop by.
     """
@@ -104,7 +104,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the run began."""
         return time.perf_counter() - self.began
 
 
@@ -113,11 +113,11 @@ class Solver(eqx.Module):
 
     @property
     def takes_few_passes(self) -> bool:
-        """Whether it looks at every entry of K only some five to ten times."""
+        """Whether it needs only about five to ten passes, so that keeping K does not pay."""
         return False
 
     def stops_by_validation(self, n: int) -> bool:
-        """Whether, with n rows, it would rather stop by predictions of rows kept aside than by a residual."""
+        """Whether, with n rows, it stops by predictions of rows kept aside instead of by a residual."""
         return False
 
     @abstractmethod
@@ -184,7 +184,7 @@ class Prepared(eqx.Module):
         return None
 
     def keep_aside(self, rows: Bool[np.ndarray, " n"]) -> Prepared | None:
-        """The same solver with weights of these rows left as they are until `take_in`; None if it has no such way."""
+        """The same solver, which leaves the weights of these rows as they are until `take_in`; None if it cannot."""
         return None
 
     def take_in(self, state: Any) -> tuple[Prepared, Any]:
@@ -200,7 +200,7 @@ class Prepared(eqx.Module):
         """The step budget."""
 
     def slower(self) -> Prepared | None:
-        """A more careful version to go on with after divergence, or None where the user fixed the settings."""
+        """A version with smaller steps to continue with after divergence, or None where the user fixed the settings."""
         return None
 
     @abstractmethod
@@ -209,7 +209,7 @@ class Prepared(eqx.Module):
 
 
 def check_tol(tol: float) -> None:
-    """A tolerance is a share of the right-hand side's norm."""
+    """Raise unless the tolerance is a share of the right-hand side's norm."""
     check_number(tol, "tol")
     if not 0 <= tol < 1:
         raise ValueError(f"tol must be at least 0 and below 1, got {tol!r}: it is relative to the norm of b.")

@@ -1,14 +1,14 @@
 """Block descent on neighbourhoods: no step size, because every block of equations is solved exactly.
 
-A step takes a block of points, solves their equations with all other weights held fixed, and that is all:
+A step takes a block of points and solves their equations with all other weights held fixed:
 
     d = A[I, I]^-1 r[I],   x[I] += d,   r -= A[:, I] d
 
 The residual r = b - A x of every row is known at all times: columns of A cost as much as rows.
 
-What matters is the block. Three quarters of I are neighbours of each other: weights of near points are the ones that
-must be found together. The rest is spread over all other points, for what varies slowly. The data are cut into
-neighbourhoods anew for every epoch, each time elsewhere.
+The choice of the block decides the speed. Three quarters of I are neighbours of each other, because weights of near
+points depend on each other most. The rest is spread over all other points, for what varies slowly. The data are cut
+into neighbourhoods anew for every epoch, each time elsewhere.
 
 A step minimises 1/2 x^T A x - b^T x over x[I], so the error in the norm of A never grows. The blocks depend on the
 inputs and the key alone, hence the variance of samples is never below the exact one, whenever the run is stopped.
@@ -45,7 +45,7 @@ NARROW_ERROR = 0.05
 
 
 class BlockState(NamedTuple):
-    """What the next step needs: the iterate, its residual, the epoch's blocks and whose turn it is."""
+    """What the next step needs: the iterate, its residual, the blocks of the epoch and the number of the next one."""
 
     x: Float[Array, "n s"]
     residual: Float[Array, "n s"]
@@ -173,8 +173,8 @@ class PreparedBlockDescent(Prepared):
     ) -> Int[np.ndarray, "groups block"]:
         """The blocks of an epoch: the neighbourhoods in random order, each with points spread over all others.
 
-        One of the others at random from every `stride` of them: as the tree keeps near points together, they are spread
-        evenly over the data.
+        Of the other points, one at random is taken from each run of `stride` in the order of the tree. The tree keeps
+        near points together, so these are spread evenly over the data.
         """
         n, near = len(coordinates), self._group_size
         far, others = self.block_size - near, n - near
@@ -190,7 +190,7 @@ class PreparedBlockDescent(Prepared):
 
 
 def _block_dtype(operator: Operator, size: int) -> str:
-    """float64 even if the rest is not, where noise is little: in float32 such a block is not definite.
+    """float64 where there is little noise, whatever the rest has: in float32 such a block is not positive definite.
 
     The eigenvalues of a block are at most `size` times its largest diagonal entry and at least the noise, so a solution
     in float32 has a relative error of about their ratio times 1e-7. An error slows the descent and biases nothing.
@@ -203,6 +203,6 @@ def _block_dtype(operator: Operator, size: int) -> str:
 
 def _solve_block(operator: Operator, index: Indices, R: Float[Array, "batch s"], dtype: str) -> Float[Array, "batch s"]:
     """A[I, I]^-1 R, in a precision of its own."""
-    # It is its own transpose, which lies in memory as LAPACK wants it: 17.4 instead of 19.4 ms for 1,357 rows.
+    # The block is symmetric, and its transpose has the memory order of LAPACK: 17.4 instead of 19.4 ms for 1,357 rows.
     factor = jax.scipy.linalg.cho_factor(operator.block(index, dtype).T, lower=True)
     return jax.scipy.linalg.cho_solve(factor, R.astype(dtype)).astype(R.dtype)

@@ -95,7 +95,7 @@ class PreparedCG(Prepared):
         squared = _dot(r, r)
         done = squared <= (0.1 * self.tol) ** 2 * _dot(b, b)  # well below the tolerance: this column is finished
         rho_new = jnp.where(done, 0.0, _dot(r, z))
-        # A refreshed residual far above the recursive one means that rounding has won: start the directions anew.
+        # A refreshed residual far above the recursive one is due to rounding: restart the directions.
         turn = jnp.where(rho_new > 10.0 * rho, 0.0, rho_new / _nonzero(rho))
         p = jnp.where(done, 0.0, z + _times(turn, p))
         return CGState(x, r, p, rho_new, iteration + 1), squared.astype(b.dtype)

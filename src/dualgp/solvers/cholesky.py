@@ -14,7 +14,7 @@ from dualgp.solvers.residual import check_residual
 
 MESSAGE = "Solved exactly, by a Cholesky factorisation in float64."
 ROUNDED = " But rounding leaves a relative residual of {:.1g}: raise the noise, or do not trust the weights."
-ROUNDING = 1e-4  # a relative residual beyond is worth a word
+ROUNDING = 1e-4  # a larger relative residual is mentioned in the message
 
 
 class Cholesky(Solver):

@@ -1,4 +1,4 @@
-"""The one loop of all iterative solvers: jitted chunks of steps, and between them everything a person cares about."""
+"""The one loop of all iterative solvers: jitted chunks of steps; between them stopping, checkpoints and progress."""
 
 import math
 import time
@@ -45,7 +45,7 @@ def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run
         try:
             result = loop.go_on()
         except KeyboardInterrupt:
-            if not operator.layout.is_alone:  # what is left to do takes all processes, and the others do not know
+            if not operator.layout.is_alone:  # the remaining work needs all processes
                 raise
             result = Result.INTERRUPTED
         return loop.finish(result)
@@ -85,7 +85,7 @@ class Loop:
         self.seconds_at_start = operator.layout.agree(run.deadline.left)
 
     def go_on(self) -> Result:
-        """Chunk after chunk until there is a reason to stop."""
+        """Run chunks of steps until there is a reason to stop."""
         prepared = self.prepared
         with progress_bar(self.run.progress, type(prepared.settings).__name__, prepared.tol) as show:
             while (num := self._next_chunk()) > 0:
@@ -190,7 +190,7 @@ class Loop:
         return Result.STALLED if tol > 0 and stalled else None
 
     def _compute_residual_again(self) -> Result | None:
-        """The residual that the solver keeps has drifted from the true one: once or twice that can be mended."""
+        """Compute the residual anew where the one that the solver keeps has drifted by rounding; twice at most."""
         self.progress.drifts += 1
         if self.progress.drifts > MOST_DRIFTS:
             return Result.STALLED
@@ -218,7 +218,7 @@ class Loop:
         return validation.errors(self.b, self.operator.layout.read_rows)
 
     def _look_aside(self) -> Score | None:
-        """The score of the present state, where it is time to look at it: now and then in a pass."""
+        """The score of rows kept aside, if enough passes have gone by since the last one."""
         seen = self.progress.scores
         if math.isfinite(self.progress.enough) or (seen and self.progress.passes < seen[-1][0] + LOOK_EVERY):
             return None
@@ -300,7 +300,7 @@ class Loop:
         return float(np.linalg.norm(residual_norms) / np.linalg.norm(self.norms))
 
     def _agreed_seconds_since(self, moment: float) -> float:
-        """The same in all processes, so that they take the same decisions."""
+        """Seconds since then, the same in all processes, so that all decide alike."""
         return self.operator.layout.agree(time.perf_counter() - moment)
 
     def _seconds(self) -> float:

@@ -18,7 +18,7 @@ SMALLEST = 1e-30  # a residual that has a logarithm
 
 @dataclass
 class Progress:
-    """Where a run is: with the solver and its states, all that the rest of it depends on. Saved as JSON."""
+    """Where a run is: together with the solver and its states, all that the remaining run depends on. Saved as JSON."""
 
     step: int
     passes: float

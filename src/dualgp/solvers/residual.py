@@ -17,7 +17,7 @@ from dualgp.operators import Operator
 FRESH_ROWS = 2048  # a share of 2 % of a pass for 100,000 rows, and a standard error of 2 % of a Gaussian residual
 KEPT_ROWS = 256  # to see the rounding error of a residual that is kept: the rows' own are about equal
 DOUBT = 0.05  # the probability that the upper limit of any of a run's checks is too low
-MOST_DRIFT = 0.1  # of the residual: rounding beyond this in the one that a solver keeps, and it is not to be trusted
+MOST_DRIFT = 0.1  # share of the residual: with more rounding than this, the residual that a solver keeps is not trusted
 
 
 class Residual(NamedTuple):

@@ -1,4 +1,4 @@
-"""`solve`: the public way in. It checks the columns, gives them an ordinary scale, and undoes that at the end."""
+"""`solve`, the public function. It checks the columns, scales those of extreme size, and undoes that at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dualgp.solvers.auto import Auto
 from dualgp.solvers.base import Run, Solution, Solver
 from dualgp.solvers.stopping import Deadline, as_deadline
 
-SMALLEST = 1e-300  # XLA takes smaller numbers for zero
+SMALLEST = 1e-300  # XLA flushes smaller numbers to zero
 
 
 @in_wide
@@ -113,7 +113,7 @@ def _as_columns(b: Any, operator: Operator, name: str) -> Columns:
 
 
 def _power_of_two_scale(b: Columns) -> Float[np.ndarray, " s"]:
-    """1 for columns of ordinary size; for others the power of two that makes them so, lest their squares overflow."""
+    """The power of two that scales columns of extreme size, so that squares do not overflow; 1 for others."""
     if is_here(b):
         columns = np.asarray(b)
         size = np.maximum(columns.max(axis=0, initial=0.0), -columns.min(axis=0, initial=0.0)).astype(np.float64)

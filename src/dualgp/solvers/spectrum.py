@@ -36,7 +36,7 @@ def estimate_spectrum(operator: Operator, key: RandomKey) -> Spectrum:
 
 @eqx.filter_jit
 def largest_eigenvalue(block: Float[Array, "m m"], key: RandomKey) -> Float[Array, ""]:
-    """Of a symmetric matrix, by power iteration."""
+    """The largest eigenvalue of a symmetric matrix, by power iteration."""
 
     def unit(v: Float[Array, " m"]) -> Float[Array, " m"]:
         return v / jnp.linalg.norm(v)

@@ -13,9 +13,9 @@ PROGRESS = 0.9  # the residual makes progress when it falls to this share of wha
 
 
 class Deadline:
-    """A time limit that is being spent: it begins where the user's call begins, and all that the call does looks at it.
+    """A time limit that is being spent: it begins with the user's call, and every stage of the call obeys it.
 
-    `Deadline(None)` never comes.
+    `Deadline(None)` is no limit.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -38,11 +38,11 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds until it comes: infinity without a limit, negative when it is over."""
+        """Seconds until it comes: infinite without a limit, negative after it."""
         return self.seconds - self.elapsed
 
     def is_over(self) -> bool:
-        """Whether it has come."""
+        """Whether no time is left."""
         return self.left <= 0
 
     def share(self, share: float) -> Deadline:

@@ -38,7 +38,7 @@ class Score(NamedTuple):
     """How well rows kept aside are predicted, in the units of the targets.
 
     `coverage`: the share of them inside the 90 % band. `expected`: the log density that the model itself expects, which
-    tells better than few rows how much there is to gain. `neighbours`: how many predict best, of the numbers that were
+    has less sampling noise than that of few rows. `neighbours`: how many predict best, of the numbers that were
     tried; `is_alone`: whether they do so without the far field. `rows`: how many rows were kept aside.
     """
 
@@ -79,7 +79,7 @@ class Validation(eqx.Module):
     near: Int[np.ndarray, "rows most"]
     neighbourhoods: tuple[Neighbourhood, ...]
     num_outputs: int = eqx.field(static=True, default=1)
-    scale: float | Float[np.ndarray, " s"] = 1.0  # by which columns were divided to give them an ordinary size
+    scale: float | Float[np.ndarray, " s"] = 1.0  # what columns were divided by (see `solve`)
 
     def needed_rows(self) -> Int[np.ndarray, " needed"]:
         """All rows that a score depends on."""
@@ -150,7 +150,7 @@ class Case:
 
     @property
     def score(self) -> Score:
-        """The averages."""
+        """Averages over the rows, as a `Score`."""
         variance = np.maximum(self.variance, np.finfo(np.float64).tiny)
         rmse = math.sqrt(float(np.mean(self.squares)))
         covered = float(np.mean(self.errors**2 < Z_90**2 * variance[:, None]))

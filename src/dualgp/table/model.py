@@ -153,8 +153,8 @@ def fit_table(
 
     `target`: a column, or several that are predicted together. `weights`: the column of the rows' weights, if any.
     `missing`: numbers that are missing are filled with the median ("fill", and an input says where), their rows dropped
-    ("drop") or refused ("error"). `encoding`: one made before, by `data.encoding.make_encoding`, or a
-    `data.smiles.SmilesEncoding` for molecules: then the kernel is Tanimoto unless another is given.
+    ("drop") or refused ("error"). `encoding`: one made before, by `columns.encoding.make_encoding`, or a
+    `table.smiles.SmilesEncoding` for molecules: then the kernel is Tanimoto unless another is given.
     """
     table, target = as_table(table), target if isinstance(target, str) else tuple(target)
     if encoding is None:
