@@ -209,7 +209,7 @@ def test_an_exact_fit_is_saved_in_the_size_of_its_table(tmp_path):
     assert fitted.posterior_.solution.factor is not None and fitted.posterior_.num_samples == 16
     dg.save(fitted, tmp_path / "post.dgp")
     assert (tmp_path / "post.dgp").stat().st_size < 1.6 * 8 * 1000 * 7
-    assert kept(tmp_path)[:4] == [6000, 1000, 1000, 17]  # inputs, weights, targets
+    assert kept(tmp_path)[:4] == [6000, 1000, 1000, 201]  # inputs, weights, targets, quantiles
 
 
 SMALL = {

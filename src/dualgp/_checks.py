@@ -188,6 +188,12 @@ def check_outputs(y: Any, n: int) -> np.ndarray | jax.Array:
     return array
 
 
+def as_columns(y: Any) -> np.ndarray:
+    """Targets in float64 with a column for each output: (n,) becomes (n, 1)."""
+    columns = np.asarray(y, np.float64)
+    return columns[:, None] if columns.ndim == 1 else columns
+
+
 def check_positive(value: Any, name: str, advice: str = "") -> None:
     """Refuse values that are not finite and positive. Infinite lengthscales are allowed by their own check."""
     if is_traced(value):

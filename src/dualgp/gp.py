@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dualgp._arrays import as_parameter, in_wide, is_traced
-from dualgp._checks import check_count, check_finite, check_key, check_outputs, refuse_traced
+from dualgp._checks import as_columns, check_count, check_finite, check_key, check_outputs, refuse_traced
 from dualgp._random import subkey
 from dualgp._types import Columns, Parameter, RandomKey
 from dualgp.fields import Data, condition
@@ -143,7 +143,7 @@ class GaussianProcess(eqx.Module):
         have weights. Then, and without one, it is solved again from the old weights.
         """
         x = self.kernel.points(x, "x", posterior.d)
-        y = np.asarray(check_outputs(y, x.shape[0]), np.float64).reshape(x.shape[0], -1)
+        y = as_columns(check_outputs(y, x.shape[0]))
         if x.shape[0] == 0:
             return posterior
         if y.shape[1] != posterior.num_outputs:
@@ -227,8 +227,7 @@ class GaussianProcess(eqx.Module):
         given = None
         if mesh is None or jax.process_count() == 1:
             x = self.kernel.points(x)
-            y = check_outputs(y, x.shape[0])
-            y = np.asarray(y, np.float64).reshape(x.shape[0], -1)
+            y = as_columns(check_outputs(y, x.shape[0]))
             noise = as_noise(self.noise if noise is None else noise, x.shape[0])
             if merge:
                 x, y, noise, given = merge_equal_inputs(x, y, noise)
@@ -239,7 +238,7 @@ class GaussianProcess(eqx.Module):
                 raise ValueError(f"y has {y.shape[0]} value(s) for {x.shape[0]} row(s) of x. Pass one target per row.")
             noise, own = self.noise if noise is None else noise, make_layout(x.shape[0], mesh).own
             own_x = self.kernel.points(np.asarray(x[own]))
-            y = np.asarray(check_outputs(np.asarray(y[own]), len(own_x)), np.float64).reshape(len(own_x), -1)
+            y = as_columns(check_outputs(np.asarray(y[own]), len(own_x)))
         if np.ndim(self.mean) and np.shape(self.mean) != y.shape[1:]:
             raise ValueError(f"The model has {len(self.mean)} means, but y has {y.shape[1]} output(s).")
         dtype, few_passes = policy.choose_precision(own_x, x.shape[0], dtype), solver.takes_few_passes

@@ -114,6 +114,8 @@ def climb_all(
     """What `maximise` finds, with each function's other climbs too, best first."""
     if not isinstance(paths, SamplePaths):
         raise TypeError(f"maximise takes posterior functions such as post.samples, got {type(paths).__name__}.")
+    if paths.num_outputs > 1:
+        raise ValueError("These functions have several outputs. Choose one: post.output(0).samples.")
     if not isinstance(paths.update.layout, Local):
         raise ValueError("These functions are sharded over devices. Maximise post.gathered().samples instead.")
     search, report = search or Search(), progress or (lambda words: None)

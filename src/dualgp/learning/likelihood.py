@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from scipy.linalg import lapack
 
 from dualgp._arrays import in_wide, wide
-from dualgp._checks import check_outputs, check_points
+from dualgp._checks import as_columns, check_outputs, check_points
 from dualgp._types import AnyArray, Points
 from dualgp.gp import GaussianProcess
 from dualgp.learning.parameters import Parameters, Vector
@@ -51,7 +51,7 @@ def log_likelihood(model: GaussianProcess, x: Any, y: Any) -> float:
 def as_group(x: Any, y: Any, terms: RowNoise | None = None) -> Group:
     """All rows as one group."""
     x = check_points(x)
-    y = np.asarray(check_outputs(y, x.shape[0]), np.float64).reshape(x.shape[0], -1)
+    y = as_columns(check_outputs(y, x.shape[0]))
     with wide():
         return Group(jnp.asarray(x, jnp.float64), y, terms)
 

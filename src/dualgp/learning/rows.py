@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from dualgp._arrays import is_traced
+from dualgp._checks import as_columns
 from dualgp._types import AnyArray
 from dualgp.operators.merging import entered_twice, is_copy, merge_rows, num_repeats
 from dualgp.operators.noise import check_noises
@@ -88,7 +89,7 @@ class Rows(NamedTuple):
 def as_rows(x: np.ndarray, y: np.ndarray, noise: Any, role: NoiseRole) -> Rows:
     """The rows as they are given; `noise`: variances of them, to which the model's is added, or which it multiplies."""
     n = len(y)
-    y = np.asarray(y, np.float64).reshape(n, -1)
+    y = as_columns(y)
     if role not in ("added", "factor"):
         raise ValueError(f'noise_role must be "added" or "factor", got {role!r}.')
     if noise is None:

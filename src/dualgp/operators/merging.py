@@ -20,6 +20,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 
+from dualgp._checks import as_columns
 from dualgp._types import AnyArray
 from dualgp.operators.noise import Noise
 
@@ -67,7 +68,7 @@ def merge_rows(
     first, group = first[order], place[group]
     m = len(first)
     merged_scale = 1.0 / np.bincount(group, 1.0 / scale, m)
-    columns = np.asarray(y, np.float64).reshape(n, -1)
+    columns = as_columns(y)
     centre = columns[first]  # close to all of a group: differences from it lose no digits
     means, spread = centre.copy(), np.zeros(m)
     for column, mean, middle in zip(columns.T, means.T, centre.T, strict=True):

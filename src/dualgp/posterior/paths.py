@@ -62,8 +62,6 @@ class SamplePaths(eqx.Module):
 
         For use inside `jax.jit`; value and gradient are summed tile by tile, so that nothing is computed twice.
         """
-        if self.num_outputs > 1:
-            raise ValueError("These functions have several outputs. Choose one: post.output(0).samples.")
         s, q, d = x.shape
 
         def prior(points: Float[Array, "s q d"]) -> Float[Array, "s q"]:
