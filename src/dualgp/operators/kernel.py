@@ -164,9 +164,11 @@ class KernelOperator(Operator):
     @in_wide
     def dense(self) -> Float[np.ndarray, "n n"]:
         matrix, size = np.empty((self.n, self.n)), policy.ROW_BLOCK
-        x = jnp.asarray(self.layout.collect(self.x), jnp.float64)
+        x = np.asarray(self.layout.collect(self.x), np.float64)
+        x = np.pad(x, ((0, policy.padded(self.n) - self.n), (0, 0)), "edge")
         for start in range(0, self.n, size):
-            matrix[start : start + size] = _block(self.kernel, x[start : start + size], x)
+            block, rows = np.asarray(_block(self.kernel, x[start : start + size], x)), matrix[start : start + size]
+            rows[...] = block[: len(rows), : self.n]
         np.fill_diagonal(matrix, matrix.diagonal() + np.asarray(self.noise.variance, np.float64))
         return matrix
 
