@@ -102,8 +102,8 @@ class Posterior(Quantiles):
     def leave_one_out(self, *, groups: bool = False) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
         """Mean and standard deviation of each observation given all others: a check that needs no held-out data.
 
-        With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Rows with equal inputs leave together. With `groups` they
-        are one row, that of `x`, whose observation is their mean.
+        With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Rows with equal inputs leave together, but for those that
+        an update has added. With `groups` they are one row, that of `x`, whose observation is their mean.
 
         To compare models::
 
