@@ -54,7 +54,7 @@ def noise_field(
         if number == 0:
             some, fixed = rows[:LEARN_ROWS], ("noise",) if k == 1 else ()  # errors of several outputs may be alike
             smooth = learn(smooth, x[some], targets[some], method=Exact(), fixed=fixed, key=key).model
-        field = smooth.condition(x[rows], targets[rows], num_samples=0)
+        field = smooth.condition(x[rows], targets[rows], num_samples=0, key=subkey(key, "field"))
         log_field = np.asarray(field.mean(x), np.float64)
         model = replace(model, noise=np.asarray(float(model.noise) * math.exp(level - _expected_log(k))))
     return field, float(model.noise)
