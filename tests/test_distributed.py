@@ -140,7 +140,7 @@ with wide():
     b = operator.layout.place(np.ones((301, 5)), np.float32)
     solver = dg.BlockDescent(block_size=30).prepare(operator, b, None)[0]
     arguments = solver, operator, b, solver.init(operator, b, b), jax.random.key(0), np.int32(0), np.int32(1)
-    text = _advance.lower(*arguments).compile().compiled.as_text()
+    text = _advance.on_cpu.lower(*arguments).compile().compiled.as_text()
 print(re.findall(r"= (\\S+?)\\{\\S* (?:all-|collective-|reduce-scatter)", text))
 """
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
