@@ -1,8 +1,8 @@
-"""The variance of a prediction from few sample functions, where a simpler prediction's variance is known.
+"""The variance of a prediction from few sample functions, with the known variance of a simpler prediction as control.
 
-d is the deviation of a sample by far and near field, d1 that by neighbours alone, whose variance V is known and never
-smaller on average. What neighbours do not know is their difference h = d1 - d. Where the far field has converged, d is
-the exact posterior's deviation and independent of h, which is small in dense data.
+d is the deviation of a sample by far and near field, d1 its deviation by neighbours alone, whose variance V is known
+and not smaller. If the far field has converged, d is the deviation of the exact posterior and independent of the
+difference h = d1 - d, which is small in dense data.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from jaxtyping import Float
 from dualgp._arrays import is_traced
 from dualgp._types import AnyArray
 
-# How many squared standard errors of mean d h speak as loud as the theory that it is zero. Relative error of a std from
-# 16 draws where neighbours know nine tenths of V: 7 % by any dependence, 3 with this, 2 by independence.
+# The number of squared standard errors of mean d h at which both estimates count equally. The relative error of a std
+# from 16 draws with mean h^2 = V / 10 is 7 % by regression, 3 % with this average, 2 % assuming independence.
 DOUBT = 4.0
 
 
@@ -26,9 +26,9 @@ def combine_variances(
 ) -> Float[Any, " m"]:
     """Var d from s draws of (d, d1), jointly normal with mean zero, where Var d1 = `variance` is known.
 
-    An average of the estimates for independent d and h and for any others. The weight of the second is t / (t + DOUBT)
-    with t = s (mean d h)^2 / (mean d^2 mean h^2), about 1 if they are independent. `variance` is the upper limit, and
-    with fewer than three draws the answer.
+    An average of two estimates: one assumes that d and h are independent, the other is a regression. The weight of the
+    regression is t / (t + DOUBT) with t = s (mean d h)^2 / (mean d^2 mean h^2), about 1 under independence. `variance`
+    is the upper limit, and with fewer than three draws the answer.
     """
     numpy: Any = jnp if is_traced(deviations, variance) else np
     num = deviations.shape[1]
@@ -46,7 +46,7 @@ def combine_variances(
 def _if_dependent(
     deviations: Float[AnyArray, "m s"], simple: Float[AnyArray, "m s"], variance: Float[AnyArray, " m"]
 ) -> Float[Any, " m"]:
-    """That of maximum likelihood: slope^2 V + mean (d - slope d1)^2, slope = sum d d1 / sum d1^2."""
+    """Regression, by maximum likelihood: slope^2 V + mean (d - slope d1)^2, slope = sum d d1 / sum d1^2."""
     slope = (deviations * simple).sum(axis=1) / ((simple**2).sum(axis=1) + jnp.finfo(simple.dtype).tiny)
     return slope**2 * variance + ((deviations - slope[:, None] * simple) ** 2).mean(axis=1)
 
@@ -54,7 +54,7 @@ def _if_dependent(
 def _if_independent(
     square: Float[AnyArray, " m"], rest: Float[AnyArray, " m"], variance: Float[AnyArray, " m"]
 ) -> Float[Any, " m"]:
-    """mean d^2 and V - mean h^2, by the precision that they have where d has the share mean d^2 / mean (d^2 + h^2)."""
+    """The average of mean d^2 and V - mean h^2, weighted by their precisions."""
     share = square / (square + rest)
     first, second = (1 - share) ** 2, share**2
     return (first * square + second * (variance - rest)) / (first + second)

@@ -133,7 +133,7 @@ def fit(
         dualgp fit molecules.csv --smiles smiles --target score -o molecules.dgp
 
     On many processes, on one host or many, each reads its own rows of a .npy or .parquet file of numbers. Start the
-    same command everywhere, under SLURM or with three more options; after a failure it goes on from where it was.
+    same command everywhere, under SLURM or with three more options; after a failure it resumes.
 
     \b
         srun dualgp fit big.npy --target 8 -o big.dgp --distributed
@@ -168,7 +168,7 @@ def fit(
     from dualgp.table.smiles import make_smiles_encoding
 
     names = target[0] if len(target) == 1 else target
-    # Before the split: what is rare may be in one part only.
+    # Before the split: rare values may be in one half only.
     encoding: Any
     if smiles is None:
         encoding = make_encoding(data, names, drop if weights is None else (weights, *drop), missing)

@@ -174,7 +174,7 @@ def report(model: Path, data: Path | None, output: Path) -> None:
 
 
 def _check_ending(path: Path) -> None:
-    """Before the work: a name says what is in the file."""
+    """Check before the work that the ending of the name is known."""
     kind = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
     if kind not in TEXT and path.suffix not in PARQUET:
         raise ValueError(
