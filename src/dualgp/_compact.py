@@ -29,7 +29,7 @@ from dualgp.posterior.prior import PriorPaths, draw_targets, prior_paths
 from dualgp.solvers.cholesky import factorise
 
 MOST_FEATURES = 1 << 20
-SAME = 1e-3  # of the largest value: machines differ by rounding, other random numbers differ by much more
+SAME = 1e-3  # times the largest value: machines differ by less, other random numbers by more
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from dualgp.solvers.stopping import Deadline
 PASSES = 8.0  # over G to a residual of 1e-2, with checks and factorisations (benchmarks/solvers.py)
 FEWEST_ROWS = 2000  # with far weights, if any row has them
 PROBED_ROWS = 16_384  # rows of the tile that measures the speed, in about 10 ms
-TIME_SHARE = 0.75  # of the time that is left; the rest is for compilation and the last check
+TIME_SHARE = 0.75  # times the remaining time: compilation and the last check have the rest
 
 
 def choose_num_far(

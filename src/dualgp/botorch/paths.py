@@ -23,7 +23,7 @@ from dualgp.botorch.kernels import feature_matrix, kernel_block
 from dualgp.botorch.near import NearField
 from dualgp.kernels import Features, Kernel
 
-TILE_ENTRIES = 1 << 20  # of a tile of K: 8 MB in float64
+TILE_ENTRIES = 1 << 20  # entries of a tile of K: 8 MB in float64
 SMALLEST_TILE = 256
 POINT_BLOCK = 1024  # points whose random features are in memory together
 

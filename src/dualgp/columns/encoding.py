@@ -34,7 +34,7 @@ FREQUENT, MOST_POINTS = 30, 64  # rows for each value, and values, with which va
 NUMBER_OR_DATE = re.compile(r"[-+]?\d[\d.,' ]*(e[-+]?\d+)? ?%?|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?", re.IGNORECASE)
 MOSTLY, SEVERAL = 0.9, 10  # share of the rows, and number of values, from which a column of text is taken for a mistake
 MOST_LEVELS = 0.9  # share of the rows: text with more different values says nothing about other rows
-LEAST_TURNS = {"time of day": 1.0, "weekday": 2.0, "season": 0.75}  # of each circle that the data must span
+LEAST_TURNS = {"time of day": 1.0, "weekday": 2.0, "season": 0.75}  # turns of each circle that the data must span
 
 Missing = Literal["fill", "drop", "error"]
 Target = str | tuple[str, ...] | None  # the name of the target, or of several

@@ -29,7 +29,7 @@ from dualgp.posterior import SamplePaths
 
 CLIMB_AT_ONCE = 1024  # points that climb together
 MOST_GOOD_POINTS = 16_384  # data among which good points are searched, if none are given
-SMALLEST_SCALE = 0.05  # of candidates near a best point, relative to `spread_of`
+SMALLEST_SCALE = 0.05  # the smallest distance of candidates from a best point, relative to `spread_of`
 
 
 @dataclass(frozen=True)

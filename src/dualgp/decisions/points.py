@@ -17,7 +17,7 @@ from dualgp.gp import GaussianProcess
 if TYPE_CHECKING:
     from dualgp.decisions.thompson import ThompsonState
 
-SAME = 1e-6  # of the box: points this near are the same experiment
+SAME = 1e-6  # times the box: points this near are the same experiment
 ROUNDED = 5e-6  # relative to the numbers: told points may have six digits
 
 

@@ -21,7 +21,7 @@ from dualgp._types import AnyArray
 
 TOGETHER = 4  # entries of the lists in one step of the loop: 8 are as fast, and compile for twice as long
 LARGEST_COUNT = 255
-LARGEST_SUM = 65_535  # of a row, because sums are kept in two bytes
+LARGEST_SUM = 65_535  # two bytes hold the sum of a row
 WORD = 32
 
 

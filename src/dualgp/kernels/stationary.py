@@ -165,7 +165,7 @@ def _scaled_normal_length(tail: np.ndarray, d: int, power: float) -> np.ndarray:
     from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, xlogy
 
     least, most = np.log(np.maximum([gammaincinv(power, 1e-17), gammainccinv(power, 1e-17)], 1e-200))
-    logarithm = np.linspace(least, most, 512)  # of power * s: its density is smooth and vanishes at both ends
+    logarithm = np.linspace(least, most, 512)  # nodes for power * s, whose density is smooth and vanishes at both ends
     density = np.exp(power * logarithm - np.exp(logarithm) - (xlogy(power, power) - power))
     density, s = density / density.sum(), np.exp(logarithm) / power
     longest = s[-1] * 2.0 * gammainccinv(d / 2, 1e-17)

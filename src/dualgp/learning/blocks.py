@@ -26,9 +26,9 @@ from dualgp.learning.rows import RowNoise
 BLOCK_OPERATIONS = 16 * 192**3
 MOST_AT_ONCE = 64
 SEARCH_ENTRIES = 1 << 22  # distances at once: 16 MB
-QUERIES_AT_ONCE = 4096  # of a tree, between two checks of the clock
+QUERIES_AT_ONCE = 4096  # queries of a tree between two checks of the clock
 EACH = 24  # nearest rows of every row of a block, of which it is given the nearest that are not its own
-GROUPS = 16  # of blocks in an order: each is given rows of the groups before
+GROUPS = 16  # groups of blocks in an order: each is given rows of the groups before
 # Blocks times rows from which a k-d tree is quicker than looking at all rows: 512 blocks of 1.8 million rows with 11
 # inputs take 3 s by it.
 TREE_FROM = 1 << 27

@@ -67,7 +67,7 @@ class FullData(Method):
         with Stage() as stage:
             self._learn(best, key)
         is_over = stage.ending is Ending.INTERRUPTED
-        learned = replace(best.problem, deadline=problem.deadline, span=problem.span)  # that of the last solve, too
+        learned = replace(best.problem, deadline=problem.deadline, span=problem.span)  # which covers the last solve
         posterior = None if is_over else _solve_last(learned, best.vector, key)
         return Outcome(learned, best.vector, stage.ending, posterior, best.choice)
 
@@ -85,7 +85,7 @@ class FullData(Method):
         self._climb(problem, best, QuasiNewton(problem.bounds, inverse), key)
 
     def _measure_step(self, problem: Problem, vector: Vector) -> float:
-        """How many seconds a solve and a gradient take; it does not matter where time is not limited."""
+        """Seconds of a solve and a gradient; 0 without a time limit."""
         if not problem.deadline.is_set:
             return 0.0
         columns = problem.y.shape[1] + self.num_samples

@@ -109,7 +109,7 @@ def learn(
       solves, as for `condition`.
     - `max_seconds`: end about then with the best so far; or a `Deadline` that has begun. `FullData` learns for 6/10 of
       it, so that the last solve has the rest.
-    - `checkpoint`: a file to note every step in. The same call goes on from there, to the same model. `FullData` has a
+    - `checkpoint`: a file that keeps every step. The same call resumes from it, to the same model. `FullData` has a
       second one, with ".solve" added, for its last solve. They are deleted when all is done.
     - `progress`: True shows a bar; a function is called with each `Step`, and may end learning by returning
       True.

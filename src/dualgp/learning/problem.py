@@ -67,7 +67,7 @@ class Problem:
     report: Callable[[Step], Any] = lambda step: None
     history: list[Step] = field(default_factory=list)
     span: tuple[float, float] = (0.0, 1.0)  # the fraction of the whole work, from and to
-    name: str = ""  # of the kernel
+    name: str = ""  # the kernel
     rivals: Callable[[GaussianProcess], list[Problem]] | None = None  # makes problems with other kernels from a model
     given: Rows | None = None  # the rows before equal inputs were merged
     noise_unit: float = 1.0  # the usual factor of the noise

@@ -29,7 +29,7 @@ NEIGHBOURS = 128  # that predict a row
 INNER, OF_NORMAL = 0.8, 1.2815515655446  # the inner fraction of the rows, and how many s it covers if y is normal
 BEYOND_DOUBT = 6.0  # times the scale of the inner rows: clear outliers, left out of learning
 SOFT = 4.0  # c
-MOST_ROUNDS = 10  # of the search for outliers with a given model
+MOST_ROUNDS = 10  # rounds of the search for outliers with a given model
 
 
 class Weighing(NamedTuple):

@@ -29,7 +29,7 @@ from dualgp.posterior import Posterior
 NEIGHBOURS = 128  # that predict a row
 ROUNDS = 2  # the second one uses the noise of the first
 LEARN_ROWS = 1_000  # that the field's lengthscales are learned from
-LEAST = 1e-8  # of z^2: an error of zero means small noise, not zero noise
+LEAST = 1e-8  # the smallest z^2: an error of zero means small noise, not zero noise
 
 
 def noise_field(

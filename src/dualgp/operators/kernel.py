@@ -278,7 +278,7 @@ def _block(kernel: Kernel, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
 def _assemble(kernel: Kernel, x: Points, layout: Layout, careful: bool) -> Float[Array, "n height"]:
     """K, sharded by columns and computed in row blocks, so that a product reads whole rows of a shard."""
 
-    def shard(kernel: Kernel, everything: Points, x: Points) -> Float[Array, "n share"]:
+    def shard(kernel: Kernel, everything: Points, x: Points) -> Float[Array, "n shard"]:
         block = lambda rows: kernel.against(everything[rows], x, careful)(x)  # noqa: E731
         return in_row_blocks(block, layout.n, x.shape[0], precision(x))
 

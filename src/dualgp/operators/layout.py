@@ -138,13 +138,13 @@ class Sharded:
         return self.mesh.size
 
     @property
-    def share(self) -> int:
+    def rows_per_device(self) -> int:
         """Rows of an array on each device, padding included."""
         return -(-self.n // self.num_devices)
 
     @property
     def height(self) -> int:
-        return self.share * self.num_devices
+        return self.rows_per_device * self.num_devices
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -243,7 +243,7 @@ class Sharded:
 
     def take_own(self, array: AnyArray) -> Any:
         padded = jnp.pad(array, ((0, self.height - array.shape[0]), (0, 0)))
-        return jax.lax.dynamic_slice_in_dim(padded, self._first_row(), self.share)
+        return jax.lax.dynamic_slice_in_dim(padded, self._first_row(), self.rows_per_device)
 
     def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> Any:
         ring = [(i, (i + 1) % self.num_devices) for i in range(self.num_devices)]
@@ -263,7 +263,7 @@ class Sharded:
         return jax.lax.with_sharding_constraint(array, self.sharding)
 
     def _first_row(self) -> Array:
-        return jax.lax.axis_index(self.axes).astype(jnp.int32) * self.share
+        return jax.lax.axis_index(self.axes).astype(jnp.int32) * self.rows_per_device
 
 
 Layout = Local | Sharded

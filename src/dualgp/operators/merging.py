@@ -25,7 +25,7 @@ from dualgp._types import AnyArray
 from dualgp.operators.noise import Noise
 
 COPIES_BY_CHANCE = 3.0  # rows are copies if so many times as many targets are equal as by chance
-FEW_COPIES = 0.2  # of the rows: up to this share, copies are taken for rows entered twice
+FEW_COPIES = 0.2  # up to this fraction of the rows, copies are taken for rows entered twice
 
 
 class GivenRows(eqx.Module):
@@ -62,7 +62,7 @@ def merge_rows(
     x, n = np.asarray(x), len(y)
     scale = np.ones(n) if scale is None else np.asarray(scale, np.float64)
     first, group = _groups(x)
-    order = np.argsort(first)  # of the groups, by first occurrence
+    order = np.argsort(first)  # sorts groups by first occurrence
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     first, group = first[order], place[group]

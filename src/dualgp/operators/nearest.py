@@ -126,7 +126,7 @@ def neighbour_weights(
     places = [slice(start, min(start + size, m)) for start in range(0, m, size)]
 
     def equations(some: slice) -> tuple[np.ndarray, ...]:
-        batch = np.resize(near[some], (size, num))  # of one shape, so that one program is compiled
+        batch = np.resize(near[some], (size, num))  # one shape, so that one program is compiled
         block = np.resize(points[some], (size, points.shape[1])).astype(np.float64)
         rows, variances = search.read(batch).astype(np.float64), noise.diagonal(batch, np.float64)
         made = _equations(search.kernel, variances, block, rows, term)

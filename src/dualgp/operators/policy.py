@@ -44,7 +44,7 @@ TILE_ENTRIES_ON_ACCELERATORS = 1 << 24  # 64 MB in float32, which keeps a GPU's 
 SMALLEST_TILE, LARGEST_TILE = 256, 1 << 14  # columns
 ROW_BLOCK = 512  # rows of a product with all of K
 POINT_BLOCK = 1024  # points at which functions are evaluated together
-NEAR_ENTRIES = 1 << 20  # of all A_NN in memory: 8 MB in float64
+NEAR_ENTRIES = 1 << 20  # entries of all A_NN in memory: 8 MB in float64
 SEARCH_ENTRIES = 1 << 24  # kernel entries in memory where all rows are compared to find the nearest: 64 MB
 
 # The near field: numbers of neighbours that are compared on rows kept aside, and the number used without them. It
@@ -63,7 +63,7 @@ DEFAULT_TOL = 1e-2  # the relative residual: pol's error is the exact GP's from 
 # Rounding in float32. The error of K relative to the noise from which distances are computed by differences ("care"):
 # 0.9 on bike, where 8.4 passes become 5.9; 0.4 on protein, where nothing changes (benchmarks/precision.py).
 LARGE_ERROR = 0.5
-LOST_DIGITS = 1e-4  # of a column's standard deviation: float32 may lose this much without a warning
+LOST_DIGITS = 1e-4  # times a column's standard deviation: a larger loss in float32 is a warning
 
 GROUPS, OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
@@ -113,7 +113,7 @@ def stretch(coordinates: np.ndarray) -> float:
 def check_functions(num_samples: Any, rows: int, name: str, num_features: int = 4096) -> int:
     """The number of functions; refuse more than fit into memory with feature weights and four columns of rows each."""
     check_count(num_samples, name)
-    block = 4.0 * num_features * min(rows, POINT_BLOCK)  # of features at a block of points
+    block = 4.0 * num_features * min(rows, POINT_BLOCK)  # bytes of features at a block of points
     size, most = 8.0 * num_samples * (num_features + 4 * rows) + block, memory_of(jax.local_devices()[0])
     if size > FACTOR_SHARE * most:
         raise ValueError(

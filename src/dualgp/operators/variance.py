@@ -39,8 +39,8 @@ def combine_variances(
     square, rest = (numpy.maximum((array**2).mean(axis=1), tiny) for array in (deviations, missing))
     evidence = num * ((deviations * missing).mean(axis=1) / square) * ((deviations * missing).mean(axis=1) / rest)
     weight = evidence / (evidence + DOUBT)
-    any_other = _if_dependent(deviations, simple, variance)
-    return numpy.minimum(weight * any_other + (1 - weight) * _if_independent(square, rest, variance), variance)
+    dependent = _if_dependent(deviations, simple, variance)
+    return numpy.minimum(weight * dependent + (1 - weight) * _if_independent(square, rest, variance), variance)
 
 
 def _if_dependent(
@@ -55,6 +55,6 @@ def _if_independent(
     square: Float[AnyArray, " m"], rest: Float[AnyArray, " m"], variance: Float[AnyArray, " m"]
 ) -> Float[Any, " m"]:
     """The average of mean d^2 and V - mean h^2, weighted by their precisions."""
-    share = square / (square + rest)
-    first, second = (1 - share) ** 2, share**2
+    ratio = square / (square + rest)
+    first, second = (1 - ratio) ** 2, ratio**2
     return (first * square + second * (variance - rest)) / (first + second)

@@ -18,13 +18,13 @@ from dualgp.learning import Exact, Step, learn, log_likelihood
 from dualgp.sklearn.warps import Warp
 
 NUM_CENTRES, NEIGHBOURS, AMONG = 12, 32, 20_000  # neighbourhoods, rows in each, and rows that they are found among
-STEPS = 15  # of L-BFGS: choices differ by more than the gain of further steps
+STEPS = 15  # steps of L-BFGS: choices differ by more than the gain of further steps
 LEAST_ROWS, LEAST_VALUES = 50, 10  # to choose a warp: fewer cannot decide
 SKEWED, WIDE = 0.5, 3.0  # skewness, and ratio of the outer 5 % points, from which a warp may help
 CLEAR = 0.02  # nats a row: what a choice must gain to be worth explaining
-POWERS = (0.0, 0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2.0)  # of Yeo-Johnson
-TREND_RIDGE = 1e-3  # of the number of rows: penalty on the slopes of standardised inputs
-FEW_VALUES_SHARE = 0.5  # of the rows: with more different targets, repeated ones are not by chance
+POWERS = (0.0, 0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2.0)  # exponents of the Yeo-Johnson transform
+TREND_RIDGE = 1e-3  # times the number of rows: the penalty on slopes of standardised inputs
+FEW_VALUES_SHARE = 0.5  # the largest fraction of different targets of a rounded target
 
 
 def resolution(y: Float[np.ndarray, " n"]) -> float:

@@ -52,7 +52,7 @@ class GPRegressor(Fitting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
         Stop about then with what there is. Error bars of an unfinished solve are wider, not narrower.
     checkpoint : path or None
         A file to save progress to, and others that begin with its name. The same fit, with the same `random_state`
-        (None means 0 here), goes on from it; it is deleted when the fit is complete.
+        (None means 0 here), resumes from it; it is deleted when the fit is complete.
     devices : int, "all", list of JAX devices, `jax.sharding.Mesh` or None
         Shard the rows over these devices; None is the first one alone.
     random_state : int, RandomState or None

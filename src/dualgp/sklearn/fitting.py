@@ -100,7 +100,7 @@ class Fitting(Predicting):
             self.message_ = f"All targets are {shown(self.y_offset_)}: there is nothing to learn."
             warnings.warn(f"{self.message_} Error bars are those of a guess.", UserWarning, stacklevel=3)
         posterior = learned.posterior
-        if posterior is None:  # few rows, or interrupted with time for one pass
+        if posterior is None:  # few rows; or interrupted, and then at most a pass
             solve = None if self.checkpoint is None or learned.interrupted else f"{self.checkpoint}.solve"
             posterior = condition(learned.model, max_passes=1.0 if learned.interrupted else None, checkpoint=solve)
         self.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED

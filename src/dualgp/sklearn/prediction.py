@@ -31,7 +31,7 @@ class Predicting:
     noise_field_: Posterior | None = None
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]  # of the estimator
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 

@@ -17,7 +17,7 @@ from dualgp.posterior.calibration import GAUSSIAN, Calibration
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(32)  # E g(N(0, 1)) = sum_i g(node_i) weight_i
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
-LEVELS = (np.arange(200) + 0.5) / 200  # of the quantiles whose losses make the CRPS
+LEVELS = (np.arange(200) + 0.5) / 200  # the mean loss of these quantiles makes the CRPS
 BEYOND = 1.0  # times the range of the data in z: `inverse` clips z this far outside
 
 

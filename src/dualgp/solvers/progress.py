@@ -13,7 +13,7 @@ from dualgp.solvers.base import Trace
 from dualgp.solvers.stopping import Level
 from dualgp.solvers.validation import Score
 
-SMALLEST = 1e-30  # of a residual, so that it has a logarithm
+SMALLEST = 1e-30  # the smallest residual whose logarithm is shown
 
 
 @dataclass

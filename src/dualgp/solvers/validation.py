@@ -31,7 +31,7 @@ from dualgp.operators.variance import combine_variances
 Z_90 = 1.6448536269514722  # standard deviations from the mean to either end of the central 90 %
 SURE = 2.0  # standard errors that make a difference significant
 Read = Callable[[Columns, Int[np.ndarray, " rows"]], np.ndarray]  # reads rows of columns in any layout
-Errors = list[Float[np.ndarray, "rows s"]]  # of predictions, for each size of the neighbourhood
+Errors = list[Float[np.ndarray, "rows s"]]  # one array for each size of the neighbourhood
 
 
 class Score(NamedTuple):

@@ -30,7 +30,7 @@ from dualgp.table.model import TableModel
 from dualgp.table.row_files import RowFile, open_rows
 
 LEARN_ROWS = 50_000  # random rows, of all processes, that hyperparameters are learned from: 25 for each term
-LEARN_SHARE = 0.3  # of a time limit; the solve of all rows has the rest
+LEARN_SHARE = 0.3  # times a time limit: the solve of all rows has the rest
 
 
 class Share:

@@ -168,7 +168,7 @@ def fit(
     from dualgp.table.smiles import make_smiles_encoding
 
     names = target[0] if len(target) == 1 else target
-    # Before the split: rare values may be in one half only.
+    # Before the split: rare values may be on one side only.
     encoding: Any
     if smiles is None:
         encoding = make_encoding(data, names, drop if weights is None else (weights, *drop), missing)
