@@ -8,6 +8,9 @@
 - nothing SET: hyperparameters learned, kernel chosen, then predictions of 20,000 held-out rows, in one process.
 - rows N: seconds and memory from nothing for N rows of a function of 8 inputs.
 - std D: the relative error of standard deviations against exact ones, n = 4,000 in D dimensions, by block descent.
+- point N: milliseconds for one mean, and for one with its standard deviation, given N rows of 8 inputs.
+
+`nothing` also times 100,000 predictions with standard deviations where so many rows are held out.
 """
 
 import argparse
@@ -22,6 +25,7 @@ import dualgp as dg
 from record import LOADERS, in_processes, load, load_large, load_uci, published_model
 
 KEY, BUDGETS, SCORED = jax.random.key(0), (0.25, 0.5, 1.0, 2.0, 3.0), 20_000
+MANY_POINTS, SINGLE_POINTS = 100_000, 51
 SETS = ("pol", "elevators", "bike", "protein", "keggdirected")
 CELLS = [
     *(("default", name) for name in SETS),
@@ -29,6 +33,7 @@ CELLS = [
     *(("nothing", name) for name in ("covtype", "houseelectric", "etopo20", "precip")),
     *(("rows", str(n)) for n in (200_000, 400_000, 800_000, 1_600_000)),
     *(("std", str(d)) for d in (2, 3, 8)),
+    ("point", "100000"),
 ]
 
 
@@ -79,7 +84,7 @@ def budgets(name: str) -> dict:
     for passes in BUDGETS:
         for label, neighbours in (("far", 0), ("both", 128)):
             settings = {"solver": dg.BlockDescent(tol=0.0), "neighbours": neighbours, "max_passes": passes}
-            posterior = model.condition(x, y, key=KEY, **settings)
+            posterior = model.condition(x, y, key=KEY, memory=0, **settings)
             line[f"{label} {passes}"] = scores(y_test, *posterior.predict(x_test, noise=True))
     return line
 
@@ -94,6 +99,10 @@ def nothing(name: str) -> dict:
     conditioned = time.perf_counter() - began
     mean, std = posterior.predict(data.x_test[chosen], noise=True)
     taken = {"learning": learning, "conditioned": conditioned, "all": time.perf_counter() - began}
+    if len(data.y_test) >= MANY_POINTS:
+        began_again = time.perf_counter()
+        posterior.predict(data.x_test[:MANY_POINTS])
+        taken["100,000 predictions"] = time.perf_counter() - began_again
     return {
         "n": len(data.y),
         **scores(data.y_test[chosen], mean, std),
@@ -108,11 +117,16 @@ def nothing(name: str) -> dict:
     }
 
 
-def rows(n: str) -> dict:
+def made_up(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points, values of a function of 8 inputs there, and these with noise."""
     rng = np.random.default_rng(0)
-    x = rng.uniform(size=(int(n) + 1000, 8)).astype(np.float32)
+    x = rng.uniform(size=(n, 8)).astype(np.float32)
     f = np.sin(6 * x[:, 0]) + np.cos(5 * x[:, 1] * x[:, 2]) + x[:, 3] ** 2 + np.exp(-x[:, 4] * x[:, 5])
-    y = f + 0.1 * rng.normal(size=len(f))
+    return x, f, f + 0.1 * rng.normal(size=len(f))
+
+
+def rows(n: str) -> dict:
+    x, f, y = made_up(int(n) + 1000)
     began = time.perf_counter()
     model = dg.learn(None, x[: int(n)], y[: int(n)], key=KEY).model
     learning = time.perf_counter() - began
@@ -141,12 +155,27 @@ def std(d: str) -> dict:
     return {f"{num} functions": round(statistics.median(found), 4) for num, found in errors.items()}
 
 
+def point(n: str) -> dict:
+    x, _, y = made_up(int(n) + SINGLE_POINTS)
+    model = dg.GaussianProcess(dg.Matern32(1.0), 0.01)
+    posterior = model.condition(x[: int(n)], y[: int(n)], key=KEY)
+    line: dict = {"far": posterior.num_far, "neighbours": posterior.neighbours}
+    for what, ask in {"mean": posterior.mean, "mean and std": posterior.predict}.items():
+        taken = []
+        for one in x[int(n) :]:
+            began = time.perf_counter()
+            ask(one[None])
+            taken.append(time.perf_counter() - began)
+        line[f"ms, {what}"] = round(1000 * statistics.median(taken), 2)
+    return line
+
+
 def memory() -> dict:
     """The most that this process has held."""
     return {"GB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)}
 
 
-MEASURES = {"default": default, "budgets": budgets, "nothing": nothing, "rows": rows, "std": std}
+MEASURES = {"default": default, "budgets": budgets, "nothing": nothing, "rows": rows, "std": std, "point": point}
 
 
 def main() -> None:

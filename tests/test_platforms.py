@@ -124,9 +124,9 @@ def device(**stats):
 
 
 def test_k_is_kept_where_the_memory_of_its_device_allows():
-    size, settings = 1 << 30, {"few_passes": False, "is_cheap": True}
-    assert policy.keeps_kernel_matrix(size, None, device(bytes_limit=4 << 30), **settings)
-    assert not policy.keeps_kernel_matrix(size, None, device(bytes_limit=(4 << 30) - 4), **settings)
+    most = policy.memory_of(device(bytes_limit=4 << 30))
+    assert policy.keeps_kernel_matrix(1 << 30, None, most, is_cheap=False)
+    assert not policy.keeps_kernel_matrix((1 << 30) + 1, None, most, is_cheap=False)
     assert policy.memory_of(device()) == policy.memory_of(jax.devices("cpu")[0]) == policy.machine_memory()
 
 

@@ -17,8 +17,29 @@ import jax.numpy as jnp
 import numpy as np
 
 _process: set[int] = set()  # the process that has used JAX, if any
+_programs: list[str] = []  # one entry for each program that was compiled since they were last forgotten
+# Each takes 2 MB and nine memory maps, of which Linux grants a process 65,530 (tests/attack/soak.py).
+MOST_PROGRAMS = 500
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
+
+
+def _count(event: str, duration_secs: float, **kwargs: str | int) -> None:
+    if event.endswith("backend_compile_duration"):
+        _programs.append(event)
+
+
+jax.monitoring.register_event_duration_secs_listener(_count)
+
+
+def bound_programs() -> None:
+    """Forget all compiled programs once there are MOST_PROGRAMS: a long session meets ever new numbers of rows.
+
+    What is used again is compiled again, also functions of the caller's own.
+    """
+    if len(_programs) > MOST_PROGRAMS:
+        _programs.clear()
+        jax.clear_caches()
 
 
 def wide() -> Any:
@@ -116,5 +137,4 @@ def compiled(function: Callable) -> Callable:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return (on_cpu if platform_of(args, kwargs) == "cpu" else elsewhere)(*args, **kwargs)
 
-    wrapped.on_cpu = on_cpu  # type: ignore[attr-defined]
     return wrapped

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from dualgp._arrays import on_device
+from dualgp._arrays import bound_programs, on_device
 from dualgp._checks import check_key
 from dualgp._random import generator, subkey
 from dualgp._types import Columns, RandomKey
@@ -87,6 +87,7 @@ def condition(
     data: Data, solver: Solver, run: Run, num_far: int | None = None, known: Known | None = None
 ) -> Posterior:
     """The posterior given the data. `num_far`: how many rows get far weights; None leaves it to the budget."""
+    bound_programs()
     n, validation, alone = data.operator.n, None, None
     if data.sizes and solver.stops_by_validation(n):
         key = subkey(check_key(run.key, "Keeping rows aside"), "validation")

@@ -193,6 +193,7 @@ class GaussianProcess(eqx.Module):
     ) -> Posterior:
         """Solve for all rows, starting from the known weights."""
         mesh, few_passes = posterior.layout.mesh, solver.takes_few_passes
+        memory = _memory_for(solver, len(known.x), memory)
         was_asked_for = posterior.dtype == "float64" and posterior.layout.n > policy.DOUBLE_UP_TO
         dtype = policy.choose_precision(known.x, len(known.x), np.float64 if was_asked_for else None)
         operator = KernelOperator(
@@ -243,8 +244,14 @@ class GaussianProcess(eqx.Module):
         if np.ndim(self.mean) and np.shape(self.mean) != y.shape[1:]:
             raise ValueError(f"The model has {len(self.mean)} means, but y has {y.shape[1]} output(s).")
         dtype, few_passes = policy.choose_precision(own_x, x.shape[0], dtype), solver.takes_few_passes
+        memory = _memory_for(solver, x.shape[0], memory)
         operator = KernelOperator(self.kernel, x, noise, mesh=mesh, memory=memory, few_passes=few_passes, dtype=dtype)
         return operator, y, given
+
+
+def _memory_for(solver: Solver, n: int, memory: int | None) -> int | None:
+    """The memory that K may take; none where the solver would not use it."""
+    return 0 if memory is None and solver.is_direct(n) else memory
 
 
 def _sizes(neighbours: int | str, n: int) -> tuple[int, ...]:

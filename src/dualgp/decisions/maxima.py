@@ -10,7 +10,7 @@ its own `num_starts` points only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -153,10 +153,7 @@ def _padded(paths: SamplePaths) -> SamplePaths:
     as in Thompson sampling, most searches then compile nothing."""
     n = paths.update.x.shape[0]
     unit = max(64, 1 << max(0, n.bit_length() - 3))  # an eighth to a quarter of n
-    more = -n % unit
-    where = lambda paths: (paths.update.x, paths.update.weights)  # noqa: E731
-    x, weights = where(paths)
-    return eqx.tree_at(where, paths, (jnp.pad(x, ((0, more), (0, 0)), "edge"), jnp.pad(weights, ((0, more), (0, 0)))))
+    return replace(paths, update=paths.update.padded(n + -n % unit))
 
 
 def spread_of(kernel: Kernel, box: Float[np.ndarray, "d 2"]) -> Float[np.ndarray, " d"]:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dualgp._arrays import in_wide
+from dualgp._arrays import bound_programs, in_wide
 from dualgp._checks import check_count, check_key, check_outputs, check_points
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
@@ -116,6 +116,7 @@ def learn(
 
     Lengthscales stay single numbers or one for each input, as they are in `model`.
     """
+    bound_programs()
     deadline = as_deadline(max_seconds)
     if model is None:
         model, choose_kernel = default_model(check_points(x), check_outputs(y, len(x))), True

@@ -23,12 +23,16 @@ from dualgp._types import AnyArray, Points
 from dualgp.gp import GaussianProcess
 from dualgp.learning.parameters import Parameters, Vector
 from dualgp.learning.rows import RowNoise
+from dualgp.operators import policy
 
 
 class Group(NamedTuple):
-    """Some rows of the data, in float64; their noise, if it is not the model's."""
+    """Some rows of the data, in float64; their noise, if it is not the model's.
 
-    x: Float[AnyArray, "m d"]
+    `x` and `terms` have more rows than `y`, so that few sizes are compiled: those beyond say nothing.
+    """
+
+    x: Float[AnyArray, "padded d"]
     y: Float[np.ndarray, "m k"]
     terms: RowNoise | None = None
 
@@ -52,16 +56,19 @@ def as_group(x: Any, y: Any, terms: RowNoise | None = None) -> Group:
     """All rows as one group."""
     x = check_points(x)
     y = as_columns(check_outputs(y, x.shape[0]))
+    rows = np.arange(policy.padded(len(y)))
+    index, mask = np.minimum(rows, len(y) - 1), rows < len(y)
     with wide():
-        return Group(jnp.asarray(x, jnp.float64), y, terms)
+        return Group(jnp.asarray(x[index], jnp.float64), y, None if terms is None else terms.take(index, mask))
 
 
 @in_wide
 def likelihood_and_gradient(parameters: Parameters, vector: Vector, group: Group) -> tuple[float, Vector]:
     """The log likelihood of a group, and its derivatives in the vector."""
     value, factor, alpha = _factorise(parameters, vector, group)
-    weight = 0.5 * (alpha @ alpha.T - alpha.shape[1] * _invert(factor))
-    sums = alpha.sum(axis=0)
+    m, sums = len(alpha), alpha.sum(axis=0)
+    weight = np.zeros((len(group.x), len(group.x)))
+    weight[:m, :m] = 0.5 * (alpha @ alpha.T - alpha.shape[1] * _invert(factor))
     return value, np.asarray(_pull_back(parameters, jnp.asarray(vector), group.x, group.terms, weight, sums))
 
 
@@ -72,6 +79,7 @@ def information(parameters: Parameters, vector: Vector, group: Group) -> Float[n
         derivatives = _derivatives(parameters, jnp.asarray(vector), group.x, group.terms)[:2]
         covariance, mean = map(np.asarray, derivatives)
     mean = np.broadcast_to(mean.reshape(len(mean), -1), (len(mean), k))
+    covariance = covariance[:, : len(inverse), : len(inverse)]
     products = np.einsum("ij,pjk->pik", inverse, covariance, optimize=True)
     traces = np.einsum("pij,qji->pq", products, products, optimize=True)
     return 0.5 * k * traces + inverse.sum() * mean @ mean.T
@@ -83,7 +91,8 @@ def _factorise(
 ) -> tuple[float, Float[np.ndarray, "m m"], Float[np.ndarray, "m k"]]:
     """Log likelihood, Cholesky factor (lower) and alpha."""
     covariance, mean, log_repeats = _moments(parameters, jnp.asarray(vector), group.x, group.terms)
-    matrix = np.array(covariance, order="F")
+    m = len(group.y)
+    matrix = np.array(np.asarray(covariance)[:m, :m], order="F")
     factor, failed = lapack.dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
     if failed or not np.isfinite(factor.diagonal()).all():
         raise NotDefinite

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._arrays import compiled, in_wide, is_traced
+from dualgp._arrays import compiled, in_wide, is_traced, on_device
 from dualgp._types import AnyArray, Columns, Points
 from dualgp.kernels import Kernel
 from dualgp.operators import policy
@@ -46,6 +46,15 @@ class CrossProduct(eqx.Module):
         specs = (EVERYWHERE, EVERYWHERE, rows, rows)
         return self.layout.map_shards(shard, specs, EVERYWHERE)(self.kernel, points, data, weights)
 
+    def padded(self, num: int) -> CrossProduct:
+        """The same function of `num` rows, those that are added without weight: few sizes need few programs."""
+        more = num - self.x.shape[0]
+        if not more or not isinstance(self.layout, Local):
+            return self
+        x = np.pad(np.asarray(self.x), ((0, more), (0, 0)), "edge")  # real points, as distances are centred on them
+        weights = np.pad(np.asarray(self.weights), ((0, more), (0, 0)))
+        return CrossProduct(self.kernel, on_device(x, x.dtype), on_device(weights, weights.dtype), Local(num))
+
     def gathered(self) -> CrossProduct:
         """The same function with all rows in the memory of one host. With many hosts, every process must call it."""
         if isinstance(self.layout, Local):
@@ -71,11 +80,17 @@ def evaluate_blocks(
     if is_traced(points, functions):
         yield points, tuple(function(points) for function in functions)
         return
+    functions = tuple(_few_sizes(function) for function in functions)
     m, dtype = points.shape[0], precision(data)
     size = min(policy.POINT_BLOCK, max(16, 1 << max(m - 1, 0).bit_length()))
     for start in range(0, max(m, 1), size):  # an empty set of points is one empty block
         block = points[start : start + size]
         yield block, tuple(_evaluate_block(function, block, size, dtype) for function in functions)
+
+
+@in_wide
+def _few_sizes(function: Function) -> Function:
+    return function.padded(policy.padded(len(function.x))) if isinstance(function, CrossProduct) else function
 
 
 @in_wide

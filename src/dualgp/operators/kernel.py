@@ -101,14 +101,8 @@ class KernelOperator(Operator):
             own = noise[:, None] * layout.take(v, index)
             return layout.sum_shards(product + (own if b is None else own - layout.take(b, index)))
 
-        specs = (
-            EVERYWHERE,
-            (layout.columns, EVERYWHERE, layout.rows),
-            layout.rows,
-            layout.rows,
-            EVERYWHERE,
-            EVERYWHERE,
-        )
+        rows = layout.rows
+        specs = (EVERYWHERE, (layout.columns, EVERYWHERE, rows), rows, rows, EVERYWHERE, EVERYWHERE)
         source = (None, self._points(index), self.x) if self.kept is None else (self.kept, None, None)
         noise = self.noise.diagonal(index, v.dtype)
         return layout.map_shards(shard, specs, EVERYWHERE)(self.kernel, source, v, b, index, noise)
@@ -162,9 +156,11 @@ class KernelOperator(Operator):
     @in_wide
     def dense(self) -> Float[np.ndarray, "n n"]:
         matrix, size = np.empty((self.n, self.n)), policy.ROW_BLOCK
-        x = jnp.asarray(self.layout.collect(self.x), jnp.float64)
+        x = np.asarray(self.layout.collect(self.x), np.float64)
+        x = np.pad(x, ((0, policy.padded(self.n) - self.n), (0, 0)), "edge")
         for start in range(0, self.n, size):
-            matrix[start : start + size] = _block(self.kernel, x[start : start + size], x)
+            block, rows = np.asarray(_block(self.kernel, x[start : start + size], x)), matrix[start : start + size]
+            rows[...] = block[: len(rows), : self.n]
         np.fill_diagonal(matrix, matrix.diagonal() + np.asarray(self.noise.variance, np.float64))
         return matrix
 
@@ -226,15 +222,11 @@ class KernelOperator(Operator):
     def _keep(self, memory: int | None, few_passes: bool) -> Float[Array, "n height"] | None:
         """K, sharded by columns, if it fits; None otherwise. All processes decide alike."""
         device = self.x.addressable_shards[0].device
-        have_their_own = isinstance(self.layout, Local) or device.platform != "cpu"
-        fits = policy.keeps_kernel_matrix(
-            self.n * self.layout.height // self.layout.num_devices * self.dtype.itemsize,
-            memory,
-            device,
-            few_passes=few_passes,
-            is_cheap=self.kernel.falls_with_distance and self.dtype == jnp.float32,
-            sharing=1 if have_their_own else jax.local_device_count("cpu"),
-        )
+        is_shared = self.layout.mesh is not None and device.platform == "cpu"  # CPU devices share the machine's memory
+        most = policy.memory_of(device) / (jax.local_device_count("cpu") if is_shared else 1)
+        size = self.n * self.layout.height // self.layout.num_devices * self.dtype.itemsize
+        is_cheap = few_passes and self.kernel.falls_with_distance and self.dtype == jnp.float32
+        fits = policy.keeps_kernel_matrix(size, memory, most, is_cheap)
         return _assemble(self.kernel, self.x, self.layout, self.careful) if self.layout.agree(fits) else None
 
 

@@ -54,9 +54,7 @@ class Merged(NamedTuple):
 
 
 def merge_rows(
-    x: AnyArray,
-    y: Float[np.ndarray, " n"] | Float[np.ndarray, "n k"],
-    scale: Float[np.ndarray, " n"] | None = None,
+    x: AnyArray, y: Float[np.ndarray, " n"] | Float[np.ndarray, "n k"], scale: Float[np.ndarray, " n"] | None = None
 ) -> Merged:
     """The rows with equal inputs merged. `scale`: the variances of y relative to each other, by default equal."""
     x, n = np.asarray(x), len(y)

@@ -154,9 +154,7 @@ def weigh_neighbours(
     return weights, jnp.clip(own - across @ weights, 0.0, own)
 
 
-def _solve_equations(
-    equations: tuple[np.ndarray, ...],
-) -> tuple[Float[np.ndarray, "m num"], Float[np.ndarray, " m"]]:
+def _solve_equations(equations: tuple[np.ndarray, ...]) -> tuple[Float[np.ndarray, "m num"], Float[np.ndarray, " m"]]:
     """Weights and variances from the equations of each point."""
     matrices, across, own = equations
     weights = solve_each(matrices, across)

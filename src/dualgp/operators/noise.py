@@ -76,9 +76,7 @@ def as_noise(noise: Any, n: int) -> Noise:
 def check_noise(noise: Any) -> Any:
     """The noise of a model: one positive number, or an error."""
     check_positive(
-        noise,
-        "noise (a variance)",
-        "For noise-free data use a small value such as 1e-6 times the variance of y.",
+        noise, "noise (a variance)", "For noise-free data use a small value such as 1e-6 times the variance of y."
     )
     if np.ndim(noise) != 0:
         raise ValueError(

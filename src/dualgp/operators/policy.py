@@ -123,16 +123,13 @@ def check_functions(num_samples: Any, rows: int, name: str, num_features: int = 
     return int(num_samples)
 
 
-def keeps_kernel_matrix(
-    size: int, memory: int | None, device: Any, *, few_passes: bool, is_cheap: bool, sharing: int = 1
-) -> bool:
-    """Whether K, or the shard of it on `device`, of `size` bytes is kept in memory between products.
+def keeps_kernel_matrix(size: int, memory: int | None, most: float, is_cheap: bool) -> bool:
+    """Whether K, or a device's shard of it, of `size` bytes is kept in memory between products.
 
-    By default a quarter of the device's memory, which `sharing` shards have in common, may go into it, unless its
-    entries are cheap and needed a few times only.
+    By default it may take a quarter of `most`, the device's memory, unless products without it are cheap.
     """
     if memory is None:
-        memory = 0 if few_passes and is_cheap else round(KEPT_SHARE / sharing * memory_of(device))
+        memory = 0 if is_cheap else round(KEPT_SHARE * most)
     return size <= memory
 
 
@@ -147,6 +144,16 @@ def memory_of(device: Any) -> int:
     """Bytes of memory that this process may use on a device: the machine's for a CPU."""
     limit = None if device.platform == "cpu" else (device.memory_stats() or {}).get("bytes_limit")
     return limit or machine_memory()
+
+
+def padded(n: int) -> int:
+    """The number of rows, n or up to an eighth more, that a program for n rows is compiled for: eight in an octave.
+
+    A program takes 0.1 to 1 s to compile and 2 MB to keep, which for few rows is more than all arithmetic. For more
+    rows than are solved exactly it is n.
+    """
+    unit = max(16, 1 << max(n.bit_length() - 4, 0))
+    return n + -n % unit if n <= SOLVE_EXACTLY_UP_TO else n
 
 
 def machine_memory() -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -93,12 +92,13 @@ def _matrix(kernel: Kernel, points: Float[np.ndarray, "m d"], x: Points | None =
 
     Without compilation here some kernels would compile loops at every call, and programs stay in memory.
     """
-    m = len(points)
+    m, n = len(points), 0 if x is None else len(x)
     size = max(16, 1 << max(m - 1, 0).bit_length()) if m <= policy.POINT_BLOCK else m + -m % policy.POINT_BLOCK
     padded = np.resize(points, (size, points.shape[1])) if m else np.zeros((size, points.shape[1]))
     if x is None:
         return np.asarray(_call(kernel, padded, padded))[:m, :m]
-    return np.asarray(_call(kernel, jnp.asarray(x, jnp.float64), padded))[:, :m]
+    rows = np.pad(np.asarray(x, np.float64), ((0, policy.padded(n) - n), (0, 0)), "edge")
+    return np.asarray(_call(kernel, rows, padded))[:n, :m]
 
 
 @compiled

@@ -50,6 +50,9 @@ class Auto(Solver):
     def takes_few_passes(self) -> bool:
         return BlockDescent(tol=self._tol).takes_few_passes
 
+    def is_direct(self, n: int) -> bool:
+        return n <= SOLVE_EXACTLY_UP_TO
+
     def stops_by_validation(self, n: int) -> bool:
         return self.tol is None and n > SOLVE_EXACTLY_UP_TO
 
@@ -59,7 +62,7 @@ class Auto(Solver):
 
     def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
         solver: Solver = BlockDescent(tol=self._tol)
-        if operator.n <= SOLVE_EXACTLY_UP_TO:
+        if self.is_direct(operator.n):
             return Cholesky().run(operator, b, run)
         if operator.n <= PROBE_FROM or not is_probe_worthwhile(operator.n, operator.layout.agree(run.deadline.left)):
             return solver.run(operator, b, run)
@@ -72,9 +75,7 @@ class Auto(Solver):
         passes_left = None if run.max_passes is None else run.max_passes - probe.passes
         solution = solver.run(operator, b, replace(run, max_passes=passes_left))
         return replace(
-            solution,
-            message=f"{solution.message} (Chosen because {reason}.)",
-            passes=solution.passes + probe.passes,
+            solution, message=f"{solution.message} (Chosen because {reason}.)", passes=solution.passes + probe.passes
         )
 
 

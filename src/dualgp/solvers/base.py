@@ -116,6 +116,10 @@ class Solver(eqx.Module):
         """Whether it needs at most about ten passes, so that keeping K does not pay."""
         return False
 
+    def is_direct(self, n: int) -> bool:
+        """Whether it factorises A with n rows instead of multiplying by it, so that keeping K is no use."""
+        return False
+
     def stops_by_validation(self, n: int) -> bool:
         """Whether, with n rows, it stops by predictions of rows kept aside instead of by a residual."""
         return False

@@ -25,6 +25,9 @@ class Cholesky(Solver):
 
     memory: int | None = None
 
+    def is_direct(self, n: int) -> bool:
+        return True
+
     def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
         from scipy.linalg import cho_solve
 
