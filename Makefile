@@ -32,7 +32,7 @@ test-all: .venv-all/ready
 attack: .venv/ready
 	$(BIN)/python tests/attack
 
-# A long session in one process: memory, open files and maps stay level. SECONDS=7200 for two hours.
+# A long run in one process: memory, open files and maps stay level. SECONDS=7200 for two hours.
 SECONDS ?= 1200
 soak: .venv/ready
 	$(BIN)/python tests/attack/soak.py --seconds $(SECONDS)

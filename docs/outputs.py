@@ -50,7 +50,7 @@ def with_output(kind: str, block: str, folder: Path) -> str:
     return f"```python\n{block}```\n\n```text\n{printed.getvalue().rstrip()}\n```\n"
 
 
-def renewed(folder: Path, match: re.Match) -> str:
+def run_again(folder: Path, match: re.Match) -> str:
     """What stands between the markers, run anew."""
     return f"<!--output-->\n{with_output(match[1], match[2], folder)}<!--/output-->"
 
@@ -63,7 +63,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             for file in (ROOT / "examples" / "data").glob("*.csv"):
                 shutil.copy(file, name)
-            new = MARKER.sub(partial(renewed, Path(name)), old)
+            new = MARKER.sub(partial(run_again, Path(name)), old)
         if new != old:
             page.write_text(new)
             print(f"Wrote {page}.")

@@ -1,10 +1,11 @@
 """Draws the pictures of the documentation that take seconds; docs/gallery/index.md says which script draws the others.
 
     python docs/pictures.py                     all of them
-    python docs/pictures.py bands offers        some: fields, bands, offers, batch, convergence
+    python docs/pictures.py bands offers        some: fields, bands, offers, batch, convergence, noise
 
 fields: what benchmarks/near_far.py has measured. bands: solves that were stopped early against the exact posterior.
 offers: houses for sale, from examples/data. batch: experiments proposed at once. convergence: all solvers.
+noise: weights, outliers, and noise that depends on the inputs.
 """
 
 import json
@@ -158,10 +159,43 @@ def convergence() -> None:
     save(figure, "convergence")
 
 
+def noise() -> None:
+    """Fits with and without: weights, outliers, and noise that depends on the inputs."""
+    rng = np.random.default_rng(0)
+    grid, truth = np.linspace(0, 1, 300)[:, None], lambda x: np.sin(9 * x[:, 0])
+    figure, panels = pyplot.subplots(1, 3, figsize=(11, 3.4), sharey=True, layout="constrained")
+
+    def show(panel: pyplot.Axes, data: tuple, size: object, *fits: tuple) -> None:
+        """Mean and 90 % band of new observations by two regressors."""
+        for settings, weights, colour, label in fits:
+            fitted = dg.GPRegressor(random_state=0, **settings).fit(*data, sample_weight=weights)
+            low, high = fitted.predict(grid, quantiles=[0.05, 0.95]).T
+            panel.fill_between(grid[:, 0], low, high, color=colour, alpha=0.18, lw=0)
+            panel.plot(grid, fitted.predict(grid), color=colour, lw=1.6, label=label, zorder=3)
+        panel.scatter(*data, s=size, color=DARK, lw=0, zorder=2)
+
+    x = rng.uniform(0, 1, (250, 1))
+    exact = rng.uniform(size=250) < 0.1
+    y = truth(x) + np.where(exact, 0.05, 0.8) * rng.normal(size=250)
+    fits = ({}, None, RED, "equal weights"), ({}, np.where(exact, 256.0, 1.0), BLUE, "sample_weight")
+    show(panels[0], (x, y), np.where(exact, 14, 3), *fits)
+    y = truth(x) + 0.15 * rng.normal(size=250)
+    y[rng.permutation(250)[:25]] += rng.uniform(2, 6, 25)
+    show(panels[1], (x, y), 3, ({}, None, RED, "plain"), ({"robust": True}, None, BLUE, "robust=True"))
+    x = rng.uniform(0, 1, (800, 1))
+    y = truth(x) + 0.08 * 10.0 ** x[:, 0] * rng.normal(size=800)
+    varying = {"noise": "input-dependent"}, None, BLUE, "input-dependent"
+    show(panels[2], (x, y), 2, ({}, None, RED, "one noise"), varying)
+    for panel, title in zip(panels, ("weights", "outliers", "noise that depends on the inputs"), strict=True):
+        panel.set(title=title, ylim=(-3, 5), xlabel="x")
+        panel.legend(frameon=False, fontsize=8, loc="lower left")
+    save(figure, "noise")
+
+
 def main() -> None:
     """Those that are named, or all."""
     PICTURES.mkdir(exist_ok=True)
-    drawings = {draw.__name__: draw for draw in (fields, bands, offers, batch, convergence)}
+    drawings = {draw.__name__: draw for draw in (fields, bands, offers, batch, convergence, noise)}
     for name in sys.argv[1:] or drawings:
         drawings[name]()
 

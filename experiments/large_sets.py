@@ -102,7 +102,7 @@ def scores(data, mean: np.ndarray, std: np.ndarray) -> dict:
 def table() -> str:
     """One row for each look, in Markdown."""
     rows = [
-        "| set | n | method | passes | processor seconds | RMSE | NLL | coverage of 90 % |",
+        "| set | n | method | passes | CPU seconds | RMSE | NLL | coverage of 90 % |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for line in [line for line in load("large_sets") if "rmse" in line]:

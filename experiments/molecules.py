@@ -1,4 +1,4 @@
-"""Table 3: docking scores from fingerprints with a Tanimoto kernel, and what lies beyond it.
+"""Table 2: docking scores from fingerprints with a Tanimoto kernel, and further comparisons.
 
     python experiments/molecules.py                           the benchmark's five targets, if its files are there
     python experiments/molecules.py --data F2-other --splits random,scaffold --model learned --steps 2000

@@ -1,6 +1,7 @@
 """Imports point left in the flow: rows -> kernel -> operator -> solver -> posterior -> application. And sizes."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,11 @@ def code_lines(path: Path) -> int:
 def test_the_core_is_as_small_as_promised():
     core = [module for module in MODULES if not any(is_in(module, name) for name in NOT_CORE)]
     assert sum(code_lines(MODULES[module]) for module in core) <= MOST_CODE_LINES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_comments_are_sentences_and_not_their_ends(module):
+    assert not re.findall(r"#  ?of .*", MODULES[module].read_text(), flags=re.IGNORECASE)
 
 
 @pytest.mark.parametrize("module", MODULES)

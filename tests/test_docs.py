@@ -9,9 +9,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-import jax
 import matplotlib
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from matplotlib import pyplot
@@ -32,14 +30,7 @@ SMALL = 300  # rows of the houses
 API = re.findall(r"(?:autoclass|autofunction|data):: (\S+)", "".join(PAGES[n] for n in PAGES if "docs/reference" in n))
 
 
-def given() -> dict:
-    """What docs/index.md says is there."""
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-2, 2, (300, 2))
-    y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=300)
-    x_new, key = rng.uniform(-2, 2, (7, 2)), jax.random.key(0)
-    model = dualgp.GaussianProcess(dualgp.Matern32(1.0), noise=0.1)
-    return {"jax": jax, "np": np, "dg": dualgp, "x": x, "y": y, "x_new": x_new, "key": key, "model": model}
+COMPLETE = ("README.md", "docs/index.md", "docs/start/", "docs/tutorials/")  # other pages begin after docs/index.md
 
 
 @pytest.fixture
@@ -60,8 +51,8 @@ def needs_installed(text: str) -> None:
 @pytest.mark.parametrize("page", [name for name, blocks in PYTHON.items() if blocks and name != "CONTRIBUTING.md"])
 def test_the_python_of_a_page_runs(page, folder):
     needs_installed("".join(PYTHON[page]))
-    namespace = {} if page == "README.md" else given()
-    for block in PYTHON[page]:
+    namespace = {}
+    for block in PYTHON[page] if page.startswith(COMPLETE) else PYTHON["docs/index.md"] + PYTHON[page]:
         exec(compile(block, page, "exec"), namespace)
     pyplot.close("all")
 

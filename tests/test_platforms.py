@@ -1,6 +1,7 @@
-"""On GPUs and TPUs matrix products ask for all digits, as the programs that are lowered for them show."""
+"""On GPUs and TPUs matrix products ask for all digits, and options, tiles and memory are those of the device."""
 
 import re
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 
 import dualgp as dg
 from cases import points
+from dualgp import _arrays
 from dualgp._arrays import wide
 from dualgp.learning.parameters import Parameters
 from dualgp.learning.pathwise import _kernel_gradient, _shares
@@ -37,7 +39,7 @@ def solver_step(solver, **settings):
     op, b = operator(**settings), columns()
     prepared, _ = solver.prepare(op, b, jax.random.key(0))
     state = prepared.init(op, b, jnp.zeros_like(b))
-    advance = iterate._advance.__wrapped__  # without jit, whose compiler options are for a CPU
+    advance = iterate._advance.__wrapped__  # without jit
     return (lambda b, state: advance(prepared, op, b, state, jax.random.key(0), jnp.int32(0), jnp.int32(2))), (b, state)
 
 
@@ -97,3 +99,39 @@ def test_matrix_products_ask_for_all_digits(name, platform):
     products = re.findall(r"stablehlo\.dot_general.*", lowered)
     narrow = [line for line in products if "f64" not in line]
     assert narrow and all("HIGHEST" in line for line in narrow), [line for line in narrow if "HIGHEST" not in line][:3]
+
+
+@pytest.mark.parametrize("platform, passed", [("cpu", 1), ("gpu", 0)])
+def test_compiler_options_of_cpus_are_passed_on_cpus_only(platform, passed, monkeypatch):
+    used = []
+
+    def filter_jit(function, **settings):
+        return lambda *args: used.append(len(settings)) or function(*args)
+
+    monkeypatch.setattr(_arrays.eqx, "filter_jit", filter_jit)
+    monkeypatch.setattr(_arrays, "platform_of", lambda *trees: platform)
+    assert _arrays.compiled(lambda x: x + 1)(1) == 2 and used == [passed]
+
+
+def test_the_platform_is_that_of_the_arrays(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert _arrays.platform_of((np.ones(2), 1.0)) == "gpu"
+    assert _arrays.platform_of({"x": (np.ones(2), jnp.ones(2))}) == "cpu"
+
+
+def device(**stats):
+    return SimpleNamespace(platform="gpu", memory_stats=lambda: stats)
+
+
+def test_k_is_kept_where_the_memory_of_its_device_allows():
+    most = policy.memory_of(device(bytes_limit=4 << 30))
+    assert policy.keeps_kernel_matrix(1 << 30, None, most, is_cheap=False)
+    assert not policy.keeps_kernel_matrix((1 << 30) + 1, None, most, is_cheap=False)
+    assert policy.memory_of(device()) == policy.memory_of(jax.devices("cpu")[0]) == policy.machine_memory()
+
+
+def test_tiles_of_accelerators_are_larger(monkeypatch):
+    monkeypatch.undo()  # of `small_tiles`
+    on_cpu = policy.tile_width(6144)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert policy.tile_width(6144) > 4 * on_cpu

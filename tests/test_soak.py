@@ -1,4 +1,4 @@
-"""What a long session does again and again leaves memory and open files level."""
+"""The work of a long run, repeated, leaves memory and open files level."""
 
 import gc
 import os

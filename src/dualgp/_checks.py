@@ -10,7 +10,7 @@ import numpy as np
 
 from dualgp._arrays import is_traced
 
-LARGEST, SMALLEST_SPREAD = 1e150, 1e-150  # what float64 can square and add up
+LARGEST, SMALLEST_DEVIATION = 1e150, 1e-150  # float64 can square these and add the squares
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
@@ -31,7 +31,7 @@ def refuse_other_kinds(value: Any, name: str) -> None:
 
 
 def _text_column(frame: Any) -> Any:
-    """The name of a data frame's first column that begins with text."""
+    """The name of the first column of a data frame whose first value is text."""
     names = getattr(frame, "columns", None)
     if names is None or not len(frame):
         return None
@@ -46,7 +46,7 @@ def _is_text(column: Any) -> bool:
 
 
 def _has_times(value: Any) -> bool:
-    kinds = getattr(value, "dtypes", getattr(value, "dtype", None))  # the first of data frames
+    kinds = getattr(value, "dtypes", getattr(value, "dtype", None))  # `dtypes` of data frames
     kinds = list(kinds) if isinstance(kinds, Iterable) else [kinds]
     if any(getattr(kind, "kind", "") in ("m", "M") or str(kind).startswith(("Date", "Duration")) for kind in kinds):
         return True
@@ -93,7 +93,7 @@ def check_finite(array: np.ndarray | jax.Array, name: str) -> None:
 
 
 def check_size(array: np.ndarray | jax.Array, name: str) -> None:
-    """Refuse finite numbers whose squares are not."""
+    """Refuse finite numbers whose squares overflow."""
     if is_traced(array) or array.dtype.itemsize < 8 or not array.size:
         return
     largest = max(float(array.max()), -float(array.min()))
@@ -107,7 +107,7 @@ def check_size(array: np.ndarray | jax.Array, name: str) -> None:
 
 
 def check_values(values: Any, x: Any, first: int = 0) -> None:
-    """Refuse answers at points that the arithmetic cannot reach, naming the point; `first` is the first row in x."""
+    """Refuse values that overflowed, naming the point; `first` is the number of the first row of x."""
     if is_traced(values, x):
         return
     bad = ~np.isfinite(values)
@@ -177,7 +177,7 @@ def check_targets(y: Any, n: int, name: str = "y") -> np.ndarray | jax.Array:
 
 
 def check_outputs(y: Any, n: int) -> np.ndarray | jax.Array:
-    """Targets of one output, (n,) or (n, 1), as `check_targets` has them; of several as a finite (n, k) array."""
+    """Targets of one output, (n,) or (n, 1), as (n,); targets of several outputs as a finite (n, k) array."""
     array = as_float_array(y, "y")
     if array.ndim != 2 or array.shape[1] == 1:
         return check_targets(array, n)
@@ -204,7 +204,7 @@ def check_positive(value: Any, name: str, advice: str = "") -> None:
 
 
 def refuse_traced(what: str, *trees: Any) -> None:
-    """What runs on the host, with loops of its own, cannot be part of a JAX transformation."""
+    """Refuse traced arguments: `what` runs on the host and cannot be inside a JAX transformation."""
     if is_traced(*trees):
         raise TypeError(
             f"{what} cannot be called inside jax.jit, jax.grad or jax.vmap: its loops look at numbers. Call it "
@@ -222,7 +222,7 @@ def check_key(key: Any, purpose: str) -> jax.Array:
 
 
 def check_number(value: Any, name: str) -> None:
-    """Refuse what is no number at all."""
+    """Refuse a value that is not a number."""
     if not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number, got {value!r}.")
 

@@ -1,10 +1,10 @@
-"""What the file of a posterior leaves out, because it can be made again from what is there.
+"""The fields that the file of a posterior leaves out, because the others determine them.
 
     prior functions and their targets      drawn again from their keys
     Cholesky factor, functions' weights    of up to 4,096 rows: factorised and solved again
 
-Draws are left out only if they came back bit for bit when that was tried, before the file was written. A few of their
-values are kept, so that another version's random numbers are not taken for them.
+Before a file is written, `compact` draws them again and leaves them out only if they are equal bit for bit. A few of
+their values are kept, so that `complete` notices when another version draws other random numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dualgp.posterior.prior import PriorPaths, draw_targets, prior_paths
 from dualgp.solvers.cholesky import factorise
 
 MOST_FEATURES = 1 << 20
-SAME = 1e-3  # of the largest value: another machine rounds otherwise, other random numbers differ by all of it
+SAME = 1e-3  # times the largest value: machines differ by less, other random numbers by more
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Drawn:
     are_targets_left_out: bool = False
 
     def again(self, model: Any, x: Points) -> PriorPaths:
-        """The same functions; a sentence if they come out as others."""
+        """Draw the same functions again; raise if their values differ from those kept."""
         if self.num_features > MOST_FEATURES or np.shape(self.values) != (self.num_samples,):
             raise ValueError("its functions have too many features, or values that are not theirs")
         policy.check_functions(self.num_samples, len(x), "num_samples", self.num_features)
@@ -60,7 +60,7 @@ class Drawn:
 
 @in_wide
 def compact(posterior: Posterior) -> Posterior:
-    """The posterior without what `complete` makes again; its `prior` is a `Drawn` if it can be drawn."""
+    """The posterior without the fields that `complete` makes again; `prior` becomes a `Drawn` if it can be redrawn."""
     solution, is_solved_again = posterior.solution, _is_solved_again(posterior)
     if np.array_equal(np.asarray(solution.weights), np.asarray(posterior.weights)):
         solution = replace(solution, weights=np.zeros((0, 0)))
@@ -78,7 +78,7 @@ def compact(posterior: Posterior) -> Posterior:
 
 
 def complete(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a posterior of this class, with what `compact` left out."""
+    """The fields of a posterior of this class, with those added that `compact` left out."""
     found: dict[str, Any] = {"all_rows": None, "noise": None, **fields}
     model, far, solution, drawn = found["model"], found["far"], found["solution"], found["prior"]
     x = (far if found["all_rows"] is None else found["all_rows"]).x
@@ -101,7 +101,7 @@ def _is_solved_again(posterior: Posterior) -> bool:
 
 
 def _solve_again(far: Any, noise: Noise, targets: Float[np.ndarray, "n s"]) -> tuple[Any, np.ndarray]:
-    """The far field with weights for all columns, and the factor. The weights that are there stay as they are."""
+    """The far field with weights for all columns, and the Cholesky factor. Weights in the file are kept."""
     from scipy.linalg import cho_solve
 
     known = np.asarray(far.weights)
@@ -114,7 +114,7 @@ def _solve_again(far: Any, noise: Noise, targets: Float[np.ndarray, "n s"]) -> t
 
 
 def _try_to_draw(posterior: Posterior) -> Drawn | None:
-    """How the prior functions can be drawn again, if at all, and whether their targets can be drawn again."""
+    """How prior functions and their targets can be drawn again; None if they cannot."""
     prior: Any = posterior.prior
     if prior is None or prior.key is None or np.shape(prior.key) != (2,) or prior.num_features > MOST_FEATURES:
         return None
@@ -143,7 +143,7 @@ def _draw_targets(
 
 
 def _slim(posterior: Posterior) -> Any:
-    """What was solved in float32 sees its prior functions in float32 only: half the bytes, and the same predictions."""
+    """Prior functions in the precision of the solve: float32 takes half the bytes, and predictions are the same."""
     if not isinstance(posterior, SampledPosterior) or posterior.dtype != "float32":
         return posterior.prior
     single = lambda leaf: np.asarray(leaf, np.float32) if np.ndim(leaf) == 2 and leaf.dtype == np.float64 else leaf  # noqa: E731

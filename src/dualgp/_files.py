@@ -1,9 +1,9 @@
-"""Files that are whole or not there, and paths that one process has for itself.
+"""Files that are written whole or not at all, and paths that one process locks.
 
 A file is written under a temporary name of its own and then renamed: a reader sees the old file or the new one, however
-many processes and threads write at once. Temporary files and locks are held by `flock`, which ends with its process. So
-what a killed process left behind can be told from what another one is using, and is removed. Where a file system has no
-such locks, nothing is removed and nobody is kept out.
+many processes and threads write at the same time. Processes hold temporary files and locks by `flock`, which ends with
+the process. So files of killed processes are told from files in use, and removed. On a file system without such locks
+nothing is removed and nothing is locked.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 WRITING, LOCK = "writing", "lock"
-_held: dict[tuple[int, str], list[Any]] = {}  # of this process: by path, the open lock file and the number of owners
+_held: dict[tuple[int, str], list[Any]] = {}  # locks of this process by path: open file and number of owners
 _guard = threading.Lock()
 
 
 def check_file(path: str | os.PathLike) -> Path:
-    """The path of an ordinary file, or of none yet in a folder that is there; others are refused."""
+    """The path of an ordinary file, or of a new file in an existing folder; other paths are refused."""
     if "\0" in os.fsdecode(path) or not os.fsdecode(path):
         raise ValueError(f"{os.fsdecode(path)!r} is not a file's name. Give it one, such as model.dgp.")
     path = Path(path)
@@ -42,7 +42,7 @@ def check_file(path: str | os.PathLike) -> Path:
 
 @contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """An open file that takes the place of `path` if all goes well; otherwise what was there stays as it was."""
+    """An open file that replaces `path` when the block ends without an error; otherwise `path` stays unchanged."""
     path = check_file(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
@@ -55,7 +55,7 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
             if fcntl is None:
-                file.close()  # there open files cannot be renamed
+                file.close()  # Windows cannot rename open files
             os.replace(temporary, path)
     except OSError as error:
         raise OSError(
@@ -74,11 +74,11 @@ def _begin(path: Path) -> tuple[BinaryIO, Path]:
         file = open(temporary, "xb")  # noqa: SIM115
         if _try_lock(file) is not False and temporary.exists():
             return file, temporary
-        file.close()  # another process took it for litter in that instant
+        file.close()  # another process removed it before the lock
 
 
 def _remove_litter(path: Path) -> None:
-    """Remove temporary files of processes that are gone."""
+    """Remove temporary files of processes that have ended."""
     for name in glob.glob(f"{glob.escape(str(path))}.{'[0-9a-f]' * 32}.{WRITING}"):
         with suppress(OSError), open(name, "r+b") as file:
             if _try_lock(file):
@@ -86,7 +86,7 @@ def _remove_litter(path: Path) -> None:
 
 
 def hold(path: str | os.PathLike, owner: Any) -> None:
-    """Keep other processes from `path` as long as `owner` lives; a sentence if one of them has it already."""
+    """Lock `path` as long as `owner` lives; raise if another process holds the lock."""
     key = os.getpid(), os.path.realpath(path)
     with _guard:
         if key not in _held:
@@ -96,13 +96,13 @@ def hold(path: str | os.PathLike, owner: Any) -> None:
 
 
 def _lock_file(path: Path) -> BinaryIO | None:
-    """The open lock file, or None where there are no locks."""
+    """The open lock file, or None if the file system has no locks."""
     name = path.with_name(f"{path.name}.{LOCK}")
     while True:
         try:
             file = open(name, "a+b")  # noqa: SIM115
         except OSError:
-            return None  # nothing can be written here: whoever tries says so
+            return None  # the folder is not writable: the caller reports it
         is_mine = _try_lock(file)
         if is_mine is False:
             file.seek(0)
@@ -121,12 +121,12 @@ def _lock_file(path: Path) -> BinaryIO | None:
                 file.write(str(os.getpid()).encode())
                 file.flush()
                 return file
-        file.close()  # its last owner removed it in that instant
+        file.close()  # its last owner removed it before the lock
 
 
 def _release(key: tuple[int, str]) -> None:
     if key[0] != os.getpid():
-        return  # a fork: the lock is its parent's
+        return  # in a fork: the lock belongs to the parent
     with _guard:
         entry = _held[key]
         entry[1] -= 1
@@ -139,7 +139,7 @@ def _release(key: tuple[int, str]) -> None:
 
 
 def _try_lock(file: BinaryIO) -> bool | None:
-    """Whether this process holds the file now; None where there are no locks."""
+    """Whether this process now holds the lock; None if the file system has no locks."""
     if fcntl is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Arrays and a JSON header in one file: an .npz whose first member is the header. Never pickle.
+"""Arrays and a JSON header in one file: an .npz whose first member is the header. No pickle.
 
-Nothing in a file is believed: sizes are compared with the file's before anything is allocated, members are read to
-their ends, so that zip's checksums are compared, and the header has a checksum of everything. Members may be
-compressed, and a file holds at most 50 times its size.
+Files are not trusted: sizes are compared with the size of the file before memory is allocated, members are read to
+their ends, so that zip compares its checksums, and the header has a checksum of the whole content. Members may be
+compressed; the content is at most 50 times as large as the file.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from dualgp._files import check_file, replacing
 FIRST_BYTES = b"PK\x03\x04"
 HEADER, CHECKSUM = "header", "sha256"
 KINDS = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
-PIECE = 1 << 24  # bytes that are read at once
-SAMPLE = 1 << 18  # bytes that are compressed to see whether that pays
-MOST_TIMES = 50  # the size of the file may be held by it
+PIECE = 1 << 24  # bytes read in one call
+SAMPLE = 1 << 18  # bytes of an array that are compressed to see whether that pays
+MOST_TIMES = 50  # the largest ratio of content to file size
 
 
 class NotReadable(ValueError):
-    """A file that is not what it should be."""
+    """The file is damaged, or not one of ours."""
 
 
 def write(
     path: str | os.PathLike, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, compress: bool = False
 ) -> None:
-    """Write the file, or leave what was there as it was. `compress`: members that get smaller by a quarter."""
+    """Write the file, or leave what was there as it was. `compress` the members that become smaller by a quarter."""
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     members = {HEADER: np.array(json.dumps({**header, CHECKSUM: _checksum(header, arrays)})), **arrays}
     with replacing(path) as file:
@@ -58,13 +58,13 @@ def _write_members(file: BinaryIO, members: Mapping[str, np.ndarray], compress: 
 
 
 def _pays(array: np.ndarray) -> bool:
-    """Whether the beginning of an array, compressed, is smaller by a quarter."""
+    """Whether compression makes the beginning of an array smaller by a quarter."""
     some = np.ravel(array)[: max(1, SAMPLE // array.itemsize)].tobytes()
     return len(zlib.compress(some)) < 0.75 * len(some)
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays; `NotReadable` if the file is damaged or something else altogether."""
+    """The header and the arrays; raises `NotReadable` if the file is damaged or not one of ours."""
     path = check_file(path)
     with open(path, "rb") as file:
         if file.read(len(FIRST_BYTES)) != FIRST_BYTES:
@@ -76,7 +76,7 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]
             said = header.pop(CHECKSUM, None) if is_ours else None  # files of version 1 have none
             if said is not None and said != _checksum(header, members):
                 raise ValueError("its checksum is another")
-        except Exception as error:  # what a damaged file makes its readers raise has no end
+        except Exception as error:  # a damaged file may raise any error
             why = " ".join(str(error).split()) or type(error).__name__
             raise NotReadable(f"{path} was cut short or damaged ({why}).") from None
     if not is_ours:
@@ -118,7 +118,7 @@ def _array(member: zipfile.ZipExtFile, size: int) -> np.ndarray:
 
 
 def _checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Of everything: the header, and the name, dtype, shape and content of each array."""
+    """A checksum of the header, and of name, dtype, shape and content of every array."""
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]

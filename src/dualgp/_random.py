@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from dualgp._types import RandomKey
 
-_SUBKEYS = 1 << 31  # where paths of numbers that are drawn do not go
+_SUBKEYS = 1 << 31  # larger than any number in the path of a generator
 
 
 def generator(key: RandomKey, *path: int) -> np.random.Generator:
@@ -22,14 +22,14 @@ def generator(key: RandomKey, *path: int) -> np.random.Generator:
 
 
 def subkey(key: RandomKey, *path: int | str) -> RandomKey:
-    """A key of its own for every purpose: `subkey(key, "probe")`, `subkey(key, "round", 3)`."""
+    """A separate key for each purpose: `subkey(key, "probe")`, `subkey(key, "round", 3)`."""
     numbers = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in path]
     words = generator(key, _SUBKEYS, *numbers).integers(1 << 32, size=jax.random.key_data(key).shape, dtype=np.uint32)
     return jax.random.wrap_key_data(jnp.asarray(words), impl=jax.random.key_impl(key))
 
 
 def subkeys(key: RandomKey, num: int) -> list[RandomKey]:
-    """Independent keys for one purpose many times over, to be used instead of this one."""
+    """`num` independent keys, to be used instead of this one."""
     return [subkey(key, i) for i in range(num)]
 
 
@@ -38,7 +38,7 @@ def independent_normals(
 ) -> Float[np.ndarray, "rows s"]:
     """A column of standard normals for each sample; with more samples the first ones stay the same.
 
-    `rows`: of the `num` numbers of a column those to keep, so that who has some of the rows has the same numbers.
+    `rows`: which of the `num` rows to return; a row has the same numbers whichever other rows are returned.
     """
     columns = (generator(key, i).standard_normal(num, np.float32)[rows].copy() for i in range(num_samples))
     return np.stack(list(columns), axis=1)

@@ -1,4 +1,4 @@
-"""Whether what a file holds fits together, so that nobody predicts with pieces of different models."""
+"""Checks that the fields of a loaded object fit together."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ FITTED = OF_A_FIT | {"lengthscale_", "feature_names_in_", "validation_", "noise_
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is something to save and load, not a piece of such; a table's model, to the right, by its name."""
+    """Whether a value may be the content of a file. `TableModel` is known by name, because it is imported later."""
     whole = (Posterior, GaussianProcess, Kernel, GPRegressor, ThompsonState)
     return isinstance(value, whole) or type(value).__name__ == "TableModel"
 
 
 def check_fields(cls: type, fields: dict[str, Any]) -> None:
-    """Refuse fields of other types than the class says, as far as types are plain."""
+    """Refuse fields whose types differ from the annotations of the class, where these are simple."""
     for name, hint in _hints(cls).items():
         if name in fields and not _fits(fields[name], hint):
             raise TypeError(f"{cls.__name__}.{name} is a {type(fields[name]).__name__}")
 
 
 def check_sound(value: Any) -> None:
-    """Refuse parts that do not fit together and numbers that make no sense, before anyone predicts with them."""
+    """Refuse fields that contradict each other and numbers out of their range."""
     if isinstance(value, Posterior):
         _check_posterior(value)
     elif isinstance(value, GPRegressor):
@@ -81,7 +81,7 @@ def _check_posterior(posterior: Posterior) -> None:
         check_positive(term.variance, "a prior variance")
         if np.min(np.asarray(term.weights), initial=0.0) < 0:
             raise ValueError("a random feature has a negative weight")
-    # Shapes fit together if predictions can be traced.
+    # Shapes fit together if a prediction can be traced.
     point = np.zeros((1, posterior.d), posterior.x.dtype)
     for part, width in ((posterior.far, columns), (posterior.prior, samples)):
         if part is not None and eqx.filter_eval_shape(_call, part, point).shape != (1, width):
@@ -89,7 +89,7 @@ def _check_posterior(posterior: Posterior) -> None:
 
 
 def _check_calibration(found: Any) -> None:
-    """Quantiles rise with their probabilities, of which some are below a half and some above."""
+    """Refuse quantiles that do not increase with their probabilities, or lie on one side of the median."""
     if not isinstance(found, Calibration):
         raise ValueError("its calibration is something else")
     normal, values = (as_float_array(getattr(found, name), name) for name in ("normal", "values"))
@@ -101,9 +101,9 @@ def _check_calibration(found: Any) -> None:
 
 
 def _check_rows(posterior: Posterior, n: int, columns: int) -> None:
-    """Rows that have weights are rows of the data, and the near field knows something of every row."""
+    """Refuse row numbers beyond the data, and a near field that lacks rows."""
     far, rows, targets = len(posterior.far.x), posterior.all_rows, np.shape(posterior.targets)
-    # Without a far field, functions are drawn when they are asked for.
+    # Without a far field, functions are drawn on first use.
     means = (n, posterior.num_outputs)
     drawn = targets == (n, columns) or (targets == means and far == 0 and posterior.draw_key is not None)
     if not drawn or len(posterior.x) != n or n < 1 or posterior.d < 1 or np.shape(posterior.weights) != (far, columns):
@@ -125,7 +125,7 @@ def _check_rows(posterior: Posterior, n: int, columns: int) -> None:
 
 
 def _check_noise(posterior: Posterior, n: int) -> None:
-    """Every row has one, also every row as it was given, which is one of those that were merged."""
+    """Refuse noise that does not have one variance for every row, before and after merging."""
     given = posterior.given
     known = [(posterior.row_noise, n)] if given is None else [(posterior.row_noise, n), (given.noise, posterior.n)]
     for noise, count in known:
@@ -139,7 +139,7 @@ def _check_noise(posterior: Posterior, n: int) -> None:
         raise ValueError("the rows as they were given are not those that there are")
 
 
-@eqx.filter_jit  # arrays are arguments, and a second file of the same shapes is not traced again
+@eqx.filter_jit  # arrays are arguments, so that a second file with the same shapes is not traced again
 def _call(part: Any, x: Any) -> Any:
     return part(x)
 
@@ -169,7 +169,7 @@ def _check_regressor(regressor: GPRegressor) -> None:
         _check_units(one, d)
     if encoding is not None:
         _check_encoding(encoding, d)
-    num = d if encoding is None else len(encoding.names)  # columns, of a frame or of an array
+    num = d if encoding is None else len(encoding.names)  # columns of the frame or of the array
     names = getattr(regressor, "feature_names_in_", [""] * num)
     if np.shape(names) != (num,) or regressor.n_features_in_ != num:
         raise ValueError(f"n_features_in_ and the names of columns are not those of {num}")
@@ -201,7 +201,7 @@ def _check_units(units: Any, d: int) -> None:
 
 
 def _check_table(encoding: Any, regressor: GPRegressor) -> None:
-    """The encoding that a table's model shows is the one that its regressor uses, where that has one."""
+    """Refuse a table model whose encoding differs from that of its regressor."""
     if regressor.encoding_ is not None and encoding.inputs != regressor.encoding_.inputs:
         raise ValueError("it has two encodings")
     if encoding.columns:
@@ -257,12 +257,12 @@ def _check_state(state: ThompsonState) -> None:
 def _hints(cls: type) -> dict[str, Any]:
     try:
         return get_type_hints(cls)
-    except NameError:  # a name for type checkers only
+    except NameError:  # the annotation is imported for type checkers only
         return {}
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value may have this type. Shapes are for others to check."""
+    """Whether a value may have this type. Shapes are checked elsewhere."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return any(_fits(value, one) for one in inner)

@@ -1,4 +1,4 @@
-"""Threads of the linear algebra library, which share the cores with XLA's."""
+"""Limits for the threads of BLAS and LAPACK, which share the cores with the threads of XLA."""
 
 import os
 from contextlib import AbstractContextManager
@@ -11,7 +11,7 @@ SMALL = 2048  # rows: learning exactly from 1,200 takes 1.8 s on one thread and 
 
 
 def one_blas_thread_on_few_cores() -> AbstractContextManager:
-    """Factorisations on one thread where cores are few.
+    """A context in which factorisations use one thread if there are few cores.
 
     OpenBLAS's threads spin for tens of milliseconds after each call and take the cores from the kernel products that
     follow. On 2 cores a step of block descent (1,622 rows of 41,157) takes 149 ms with one thread and 232 with two.
@@ -20,7 +20,7 @@ def one_blas_thread_on_few_cores() -> AbstractContextManager:
 
 
 def one_blas_thread(rows: int) -> AbstractContextManager:
-    """Factorisations of so many rows, one after the other, on one thread if they are small.
+    """A context in which factorisations of matrices with at most `SMALL` rows use one thread.
 
     Beside other busy programs a small factorisation waits for OpenBLAS's other threads to be scheduled. `Neighbours` on
     3,000 rows takes 3 s on one thread and 6 on two; beside four busy programs 12 and 271 (benchmarks/load.py).
@@ -35,7 +35,7 @@ def num_cores() -> int:
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Those that are loaded, SciPy's among them: to look for them takes 2 ms, longer than a prediction."""
+    """The loaded libraries, SciPy's included. Cached, because finding them takes 2 ms, longer than a prediction."""
     import scipy.linalg  # noqa: F401
 
     return ThreadpoolController()

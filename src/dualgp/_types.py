@@ -1,4 +1,4 @@
-"""Shape aliases: d input dimensions, s right-hand sides. Numbers of rows differ from argument to argument (`_`).
+"""Shape aliases: d inputs, s right-hand sides; `_` is a number of rows, which may differ between arguments.
 
 Points are floats, or bytes where a kernel works on counts.
 """

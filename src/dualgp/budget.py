@@ -1,9 +1,8 @@
 """How many rows get far weights.
 
-All rows, as long as a few passes over K cost little. Beyond, a random subset G: its own equations and the residuals of
-all n rows, PASSES |G|^2 + n |G| kernel entries, are what the budget pays for, so that the cost is linear in n. The near
-field sees all rows in any case. Which rows these are does not depend on the targets, so error bars are as honest as
-ever.
+All rows get them where a few passes over K cost little. Beyond, a random subset G does. The budget pays for the
+equations of G and for the residuals of all n rows, PASSES |G|^2 + n |G| kernel entries, so that the cost is linear in
+n. The near field uses all rows in any case. G does not depend on the targets, so error bars keep their guarantee.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from dualgp.solvers import Solver
 from dualgp.solvers.base import Run
 from dualgp.solvers.stopping import Deadline
 
-PASSES = 8.0  # over G, to a residual of 1e-2, checks and factorisations included (benchmarks/solvers.py)
-FEWEST_ROWS = 2000  # with far weights, if there are any
-PROBED_ROWS = 16_384  # rows of the tile that the speed is measured on: some 10 ms
-TIME_SHARE = 0.75  # of the time that is left; the rest is for compilation and the last check
+PASSES = 8.0  # over G to a residual of 1e-2, with checks and factorisations (benchmarks/solvers.py)
+FEWEST_ROWS = 2000  # with far weights, if any row has them
+PROBED_ROWS = 16_384  # rows of the tile that measures the speed, in about 10 ms
+TIME_SHARE = 0.75  # times the remaining time: compilation and the last check have the rest
 
 
 def choose_num_far(
     operator: KernelOperator, prior: PriorPaths | None, solver: Solver, run: Run, fewest: int = 0, or_none: bool = True
 ) -> int:
-    """How many rows get far weights: all of them, unless that costs more kernel entries than the budget has.
+    """How many rows get far weights: all of them, unless that needs more kernel entries than the budget allows.
 
-    `fewest`: those that have weights already. `or_none`: whether it may be no row at all, as there is a near field.
+    `fewest`: the number of rows that have weights already. `or_none`: whether 0 is allowed, because of a near field.
     """
     n, layout = operator.n, operator.layout
     if n <= policy.FAR_ALL_UP_TO:
@@ -58,7 +57,7 @@ def choose_num_far(
 
 
 def over_rows(run: Run, rows: int, n: int) -> Run:
-    """The run over some of n rows: as many kernel entries, and a file whose name says how many rows there are."""
+    """The settings for a solve of some of n rows: the same kernel entries, and a checkpoint named by their number."""
     if rows == n:
         return run
     passes = None if run.max_passes is None else run.max_passes * (n / rows) ** 2
@@ -67,7 +66,7 @@ def over_rows(run: Run, rows: int, n: int) -> Run:
 
 
 def _begun_rows(checkpoint: str | os.PathLike | None, n: int) -> int:
-    """The rows that an interrupted run was solving for; 0 if there is none."""
+    """How many rows the interrupted run of this checkpoint was solving for; 0 if there is none."""
     if checkpoint is None:
         return 0
     path = Path(checkpoint)
@@ -77,7 +76,7 @@ def _begun_rows(checkpoint: str | os.PathLike | None, n: int) -> int:
 
 
 def _entries_in_time(operator: KernelOperator, prior: PriorPaths | None, deadline: Deadline) -> float:
-    """Kernel entries that can be computed in the time that is left once functions are drawn at all rows."""
+    """Kernel entries that can be computed in the remaining time, after functions have been drawn at all rows."""
     own = operator.layout.read_own(operator.x)
     points, kernel, x = own[: policy.POINT_BLOCK], operator.kernel, own[:PROBED_ROWS]
     num_columns = 1 if prior is None else 1 + prior.weights.shape[1]
@@ -89,7 +88,7 @@ def _entries_in_time(operator: KernelOperator, prior: PriorPaths | None, deadlin
 
 
 def _seconds(work: Callable[[], Any]) -> float:
-    """What it takes the second time: the first time it is compiled."""
+    """Seconds that a second call takes; the first one compiles."""
     work()
     began = time.perf_counter()
     work()

@@ -24,9 +24,9 @@ FORMAT = "dualgp-checkpoint-2"
 class Checkpoint:
     """A file that a run saves itself to, and continues from if it belongs to the same problem.
 
-    As long as this object lives, other processes that want the same path are told so.
-    `problem` is everything that the run depends on; its fingerprint is stored in the file. Where there are many
-    processes, all of them save and load, the first one writes, and their number may be another when they go on.
+    While this object lives, other processes that open the same path get an error.
+    `problem` is everything that the run depends on; its fingerprint is stored in the file. With many processes all of
+    them save and load, and the first one writes. A run may resume with another number of processes.
     """
 
     def __init__(self, path: str | os.PathLike, problem: Any) -> None:
@@ -50,7 +50,7 @@ class Checkpoint:
         delete(self.path)
 
     def load(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
-        """What was saved, with arrays in the places of those in `like`; None where there is no file yet.
+        """The saved state, with arrays in the places of those in `like`; None if there is no file.
 
         An empty array in `like` is the place of an array of any size and dtype.
         """
@@ -89,7 +89,7 @@ class Checkpoint:
             )
 
     def _check_arrays(self, arrays: dict[str, np.ndarray], places: list[Any]) -> None:
-        """The arrays in the file must be those of this run: their number, shapes and dtypes."""
+        """Refuse arrays whose number, shapes or dtypes are not those of this run."""
         saved = [arrays.get(f"leaf{i}") for i in range(max(len(arrays), len(places)))]
         pairs = zip(saved, places, strict=False)
         if len(saved) != len(places) or not all(_fits(array, place) for array, place in pairs):
@@ -100,13 +100,13 @@ class Checkpoint:
 
 
 def delete(path: str | os.PathLike) -> None:
-    """Remove a file that is not needed any more; one process does it."""
+    """Remove a checkpoint that is no longer needed; the first process does it."""
     if writes():
         Path(path).unlink(missing_ok=True)
 
 
 def _fits(array: np.ndarray | None, place: Any) -> bool:
-    """Whether an array may take the place of another. A sharded one may have another number of rows of padding."""
+    """Whether an array may replace another one. Sharded arrays may differ in their rows of padding."""
     if array is None or array.ndim != place.ndim:
         return False
     is_sharded = isinstance(place, jax.Array) and isinstance(place.sharding, NamedSharding)
@@ -115,7 +115,7 @@ def _fits(array: np.ndarray | None, place: Any) -> bool:
 
 
 def fingerprint(problem: Any) -> str:
-    """A hash of all leaves of `problem` and of their arrangement."""
+    """A hash of all leaves of `problem` and of the structure of the tree."""
     digest = hashlib.sha256(str(jax.tree.structure(problem)).encode())
     for leaf in jax.tree.leaves(problem):
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):

@@ -1,12 +1,12 @@
-"""Many processes, on one host or many: starting them together, and stopping them together.
+"""Many processes on one host or many: they start together and stop together.
 
     dualgp.distributed.initialize()                                        # under SLURM
     dualgp.distributed.initialize("10.0.0.1:1234", rank=0, size=4)         # anywhere
     posterior = model.condition(x, y, mesh="all", key=key)                 # x, y: memory maps of the whole data
     dualgp.distributed.finish()
 
-JAX does the work; here is what it leaves open. When a process dies, its collectives fail on some hosts and hang on
-others. So each process holds a connection to the first one, and when one breaks all stop, with a sentence.
+JAX does the communication, except for failures: when a process dies, collectives fail on some hosts and hang on
+others. So each process keeps a connection to the first one, and when one breaks, all processes stop with a message.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-PEER_LOST = 4  # the exit code of a process that another one has left alone
+PEER_LOST = 4  # the exit code when another process has died
 GOODBYE = b"!"
 WAIT_SECONDS = 300
 HEARTBEAT_SECONDS = 60
 WATCH_SECONDS = 5.0
 GOODBYE_SECONDS = 30
-GREETING_SECONDS = 10  # in which who connects must say who it is
+GREETING_SECONDS = 10  # for a new connection to identify itself
 SECRET = "DUALGP_SECRET"  # the name of the environment variable
 
 
 def initialize(
     coordinator: str | None = None, rank: int | None = None, size: int | None = None, *, wait: float = WAIT_SECONDS
 ) -> None:
-    """Start this process as one of many. To be called before JAX is used for anything else.
+    """Start this process as one of many. Call it before JAX is used for anything else.
 
     **Arguments:**
 
@@ -47,16 +47,17 @@ def initialize(
       `size`: how many there are. Under SLURM and Open MPI, leave out all three.
     - `wait`: seconds to wait for the others to start.
 
-    **Contract from here on.** When one of the processes dies, all others write a sentence and leave by `os._exit(4)`:
-    no `finally` and no `atexit` runs, because a process that waits for a dead one in a collective can do nothing else.
+    **From this call on**, when one of the processes dies, all others write a message and leave by `os._exit(4)`: no
+    `finally` and no `atexit` runs, because a process that waits for a dead one in a collective can do nothing else.
     Threads that wait for sockets get the lowest priority, and keep it.
 
-    The first process listens at the coordinator's address only, and drops with a line on stderr who does not know a
-    secret: a random number that JAX carries to all processes, together with the environment variable DUALGP_SECRET,
-    the same for all, if it is set. JAX's own ports have no such protection: keep them in a network that you trust.
+    The first process listens at the coordinator's address only. It drops connections that do not know the secret, and
+    says so on stderr. The secret is a random number that JAX sends to all processes, and the environment variable
+    DUALGP_SECRET, if it is set, the same for all. JAX's own ports have no such protection: keep them in a network that
+    you trust.
     """
     _check(coordinator, rank, size)
-    # Otherwise JAX aborts with a core dump when the first process dies. Has no effect if JAX was imported before.
+    # Without this, JAX aborts with a core dump when the first process dies. No effect if JAX was imported before.
     os.environ.setdefault("JAX_ENABLE_RECOVERABILITY", "1")
     import jax
 
@@ -80,7 +81,7 @@ def initialize(
 
 
 def finish() -> None:
-    """Wait for the other processes to come here too, and part in peace."""
+    """Wait until all processes have called this, and close the connections."""
     import jax
 
     if jax.process_count() > 1:
@@ -89,7 +90,7 @@ def finish() -> None:
         multihost_utils.sync_global_devices("dualgp is done")
         _Watch.over.set()
         if jax.process_index() == 0:
-            _Watch.wait_for_goodbyes()  # JAX's service is here: who has not signed off yet would be aborted
+            _Watch.wait_for_goodbyes()  # JAX's service runs here: its end aborts the others
     rank = jax.process_index()
     jax.distributed.shutdown()
     if rank > 0:
@@ -98,9 +99,9 @@ def finish() -> None:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Around work that takes all processes: an error here, or in another process, ends this one at once.
+    """A context for work of all processes: an error in any of them ends all of them at once.
 
-    A process that is left alone would wait in JAX's own shutdown for those who never come.
+    Otherwise the remaining processes would wait for the failed one in JAX's shutdown.
     """
     import jax
 
@@ -110,7 +111,7 @@ def together() -> Iterator[None]:
         if jax.process_count() == 1:
             raise
         if isinstance(error, Exception):
-            # The death of another process may show as any error. If it was that, the watch says so and ends this one.
+            # When another process dies, this one may get any error. Then the watch reports the death and exits.
             _Watch.over.wait(WATCH_SECONDS)
         if isinstance(error, jax.errors.JaxRuntimeError):
             _leave(f"Working together with the other processes failed ({str(error).splitlines()[0]}).")
@@ -134,12 +135,11 @@ def _check(coordinator: str | None, rank: int | None, size: int | None) -> None:
 def _let_work_go_first() -> None:
     """Give the lowest priority to threads that wait for sockets.
 
-    One of them, gloo's, polls from when a message arrives until somebody asks for it. Where a process has one core,
-    that keeps the thread that would ask from running: a sum over two processes takes 4 ms, a time slice of Linux, and
-    0.7 ms like this.
+    A thread of gloo polls from the arrival of a message until another thread reads it. On a single core that keeps the
+    reading thread from running: a sum over two processes takes 4 ms, a time slice of Linux, and 0.7 ms like this.
     """
     for thread in Path("/proc/self/task").glob("*"):
-        with suppress(OSError):  # threads that have ended; systems that do not tell
+        with suppress(OSError):  # the thread has ended, or the system has no /proc
             if (thread / "wchan").read_text() in ("ep_poll", "do_epoll_wait"):
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
 
@@ -149,7 +149,7 @@ def _host(coordinator: str) -> str:
 
 
 def _watch(rank: int, size: int, host: str | None, wait: float) -> None:
-    """Connect every process to the first, and wait in threads for a connection to break."""
+    """Connect every process to the first one, and watch the connections in threads."""
     listener = _listen(host) if rank == 0 else None
     port = listener.getsockname()[1] if listener else 0
     said = _broadcast([port.to_bytes(2, "big"), secrets.token_bytes(32), socket.gethostname().encode()[:255]])
@@ -164,7 +164,7 @@ def _watch(rank: int, size: int, host: str | None, wait: float) -> None:
 
 
 def _broadcast(pieces: list[bytes]) -> list[bytes]:
-    """What the first process passes, in all of them; up to 255 bytes each."""
+    """Send pieces of up to 255 bytes from the first process to all."""
     import numpy as np
     from jax.experimental import multihost_utils
 
@@ -176,7 +176,7 @@ def _broadcast(pieces: list[bytes]) -> list[bytes]:
 
 
 def _listen(host: str | None) -> socket.socket:
-    """A listener at the coordinator's address, or at that of this host's name; at all if neither can be reached."""
+    """A listener at the coordinator's address, else at that of this host's name, else at all addresses."""
     name = host or socket.gethostname()
     with suppress(OSError):
         family, *_, address = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)[0]
@@ -187,14 +187,14 @@ def _listen(host: str | None) -> socket.socket:
 
 
 def greeting(token: bytes, rank: int) -> bytes:
-    """What a process says when it connects: its number, and a proof that it knows the secrets."""
+    """The first message of a process: its number, and a proof that it knows the secrets."""
     number = rank.to_bytes(4, "big")
     proof = hmac.new(token + os.environ.get(SECRET, "").encode(), number, hashlib.sha256).digest()
     return number + proof
 
 
 def accept(listener: socket.socket, size: int, token: bytes, wait: float) -> dict[int, socket.socket]:
-    """The connections of processes 1 to size - 1; strangers are dropped, with a line each, and hold nobody up."""
+    """The connections of processes 1 to size - 1; others are dropped with a message, and do not delay these."""
     known: dict[int, socket.socket] = {}
     greeted: queue.Queue[tuple[int, socket.socket]] = queue.Queue()
     expected = {greeting(token, rank): rank for rank in range(1, size)}
@@ -218,7 +218,7 @@ def accept(listener: socket.socket, size: int, token: bytes, wait: float) -> dic
 
 
 def _greet(connection: socket.socket, address: Any, expected: dict[bytes, int], greeted: queue.Queue) -> None:
-    """Find out who has connected."""
+    """Read the greeting of a connection, and drop it if the greeting is wrong."""
     said, end = b"", time.monotonic() + GREETING_SECONDS
     with suppress(OSError):
         while len(said) < 36 and (left := end - time.monotonic()) > 0:
@@ -245,7 +245,7 @@ def _log(line: str) -> None:
 
 
 class _Watch:
-    """The connections of this process, with a thread for each."""
+    """The connections of this process, watched by a thread each."""
 
     connections: list[socket.socket] = []  # noqa: RUF012
     threads: list[threading.Thread] = []  # noqa: RUF012
@@ -254,7 +254,7 @@ class _Watch:
     @classmethod
     def start(cls, connection: socket.socket, peer: int) -> None:
         connection.settimeout(None)
-        # A host that loses power sends nothing: then the operating system finds out.
+        # A host that loses power sends nothing: keep-alive messages of the operating system notice that.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, seconds in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
             if hasattr(socket, option):

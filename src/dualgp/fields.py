@@ -1,4 +1,4 @@
-"""From data to a posterior: far weights for all rows or for some, and for the near field the residual of every row."""
+"""From data to a posterior: far weights for all rows or for some, and the residual of every row for the near field."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """All rows: their operator, the k targets of those that this process holds, and how functions are drawn there.
+    """All rows: their operator, the k targets of the rows of this process, and how functions are drawn.
 
-    `sizes`: the numbers of neighbours that the near field may have, none for no near field. `given`: the rows as they
-    were given, where those with equal inputs were merged.
+    `sizes`: the numbers of neighbours that the near field may have; empty without a near field. `given`: the rows
+    before those with equal inputs were merged.
     """
 
     model: GaussianProcess
@@ -58,7 +58,7 @@ class Data:
         return self.num_outputs + (0 if self.prior is None else self.prior.weights.shape[1])
 
     def targets(self, known: Known | None = None) -> Columns:
-        """y - mean, then phi(X) @ w + epsilon for each function, where columns live: those known, and the others."""
+        """y - mean, then phi(X) @ w + epsilon for each function, in the layout; known rows are not drawn again."""
         layout, dtype = self.operator.layout, self.operator.dtype
         if known is not None and known.targets.shape[1] == self.num_columns:
             return layout.place(known.targets, dtype)
@@ -78,7 +78,7 @@ class Data:
 
     @property
     def known(self) -> dict[str, Any]:
-        """What every posterior is told of the rows."""
+        """The fields about the rows that every posterior has."""
         noise = None if self.operator.noise.is_uniform else self.operator.noise
         return {"dtype": str(self.operator.x.dtype), "draw_key": self.draw_key, "noise": noise, "given": self.given}
 
@@ -159,7 +159,7 @@ def _solve_some(
 
 
 def _neighbours_alone(data: Data, run: Run, score: Score | None) -> Posterior:
-    """No far field: nothing is solved, and functions are drawn at the data when they are first asked for."""
+    """A posterior without far field: nothing is solved, and functions are drawn at the data on first use."""
     targets = replace(data, prior=None).targets()
     ones, seconds = np.ones(data.num_columns), run.seconds
     solution = Solution(
@@ -190,7 +190,7 @@ def _without_far(data: Data, targets: Columns, solution: Solution, score: Score 
 
 
 def _exact(data: Data, targets: Columns, solution: Solution) -> ExactPosterior:
-    """An exact solution is worth exact arithmetic in predictions too: with little noise, float32 would spoil it."""
+    """The posterior of an exact solution. It predicts in float64: with little noise float32 would lose the accuracy."""
     operator, kernel = data.operator, data.model.kernel
     x, targets = (operator.layout.collect(array) for array in (operator.x, targets))
     targets, weights = (on_device(array, np.float64) for array in (targets, solution.weights))
@@ -220,13 +220,13 @@ def over_all_rows(
 
 
 def _score_neighbours(data: Data, validation: Validation) -> Score:
-    """How well neighbours alone predict rows that are kept aside."""
+    """How well neighbours alone predict the rows kept aside."""
     own = replace(data, prior=None).targets()
     return validation.score(validation.errors(own, data.operator.layout.read_rows))
 
 
 def _is_far_worthwhile(data: Data, validation: Validation | None, alone: Score) -> bool:
-    """Whether a far field of few rows, solved exactly for the mean alone, already improves the score."""
+    """Whether a trial far field, of few rows and for the mean alone, improves the score."""
     if validation is None:
         return True
     operator, layout = data.operator, data.operator.layout
@@ -250,7 +250,7 @@ def _is_far_worthwhile(data: Data, validation: Validation | None, alone: Score) 
 def _choose(
     n: int, num_far: int, known: Int[np.ndarray, " known"], aside: Int[np.ndarray, " aside"], key: RandomKey | None
 ) -> Int[np.ndarray, " chosen"]:
-    """These rows and random others that are not kept aside, `num_far` in all, in the order of the data."""
+    """These rows and random others that are not kept aside: `num_far` rows, in the order of the data."""
     others = np.setdiff1d(np.arange(n, dtype=np.int32), np.concatenate([known, aside]))
     num = min(num_far - len(known), len(others))
     some = generator(subkey(check_key(key, "Choosing rows"), "subset")).choice(others, num, replace=False)

@@ -28,7 +28,7 @@ from dualgp.posterior.prior import prior_paths
 from dualgp.solvers import Solver, as_solver
 from dualgp.solvers.base import Run
 from dualgp.solvers.stopping import Deadline, as_deadline
-from dualgp.updates import Known, extend_near_field, gather, has_room
+from dualgp.updates import Known, extend_near_field, fits_into_near_field, gather
 
 
 class GaussianProcess(eqx.Module):
@@ -85,8 +85,8 @@ class GaussianProcess(eqx.Module):
         - `x` (n, d) or (n,), `y` (n,), or (n, k) for k outputs that have kernel and noise in common.
         - `noise`: the variance of each row's noise, (n,), or one of all of them, in place of the model's, which
           remains that of new observations.
-        - `merge`: rows with equal inputs become one, with the mean of their y, which changes no answer. Not where many
-          processes hold the rows.
+        - `merge`: rows with equal inputs become one, with the mean of their y, which changes no answer. Ignored with
+          many processes.
         - `solver`: "auto", or one of the solvers with settings of your own.
         - `num_samples`: posterior functions. They also make standard deviations sharper; with 0 these are those of the
           neighbours alone, an upper bound.
@@ -94,7 +94,8 @@ class GaussianProcess(eqx.Module):
         - `neighbours`: how many of the nearest rows the near field of a prediction has; 0 for the far field alone.
           "auto" tries several on rows kept aside. An exact solution needs none.
         - `num_far`: how many random rows have far weights: n for all of them, 0 for predictions by neighbours alone. By
-          default all, or above 100,000 rows as many as a minute, or the limit, is enough for, if they help at all.
+          default all up to 100,000 rows. Beyond, as many as a minute, or the limit, allows, and none if they do not
+          improve predictions.
         - `start`: weights of all rows to start from, those of a posterior with similar parameters, the same key and at
           most as many samples.
         - `dtype`: by default that of `x`, but float32 from 10,000 points on.
@@ -137,10 +138,10 @@ class GaussianProcess(eqx.Module):
         memory: int | None = None,
         **budget: Any,
     ) -> Posterior:
-        """`posterior` given more data as well, with the same prior functions. `noise`: the variances of the new rows.
+        """`posterior` given further rows, with the same prior functions. `noise`: the variances of the new rows.
 
-        With a near field, new rows enter that at once and nothing is solved, until they are a tenth of the rows that
-        have weights. Then, and without one, it is solved again from the old weights.
+        New rows enter the near field without a solve, until they are a tenth of the rows that have weights. Then, and
+        without a near field, the equations are solved again, starting from the old weights.
         """
         x = self.kernel.points(x, "x", posterior.d)
         y = as_columns(check_outputs(y, x.shape[0]))
@@ -152,7 +153,7 @@ class GaussianProcess(eqx.Module):
         if posterior.num_samples:
             check_key(key, "Drawing samples")
         run, known = _as_run(key, **budget), gather(posterior, np.asarray(x), y, own, key)
-        if has_room(posterior, x.shape[0]):
+        if fits_into_near_field(posterior, x.shape[0]):
             return extend_near_field(posterior, known)
         return self._solve_again(posterior, known, as_solver(solver), memory, run)
 
@@ -190,7 +191,7 @@ class GaussianProcess(eqx.Module):
         run: Run,
         num_far: int | None = None,
     ) -> Posterior:
-        """Solve for all that is known, from the weights there are."""
+        """Solve for all rows, starting from the known weights."""
         mesh, few_passes = posterior.layout.mesh, solver.takes_few_passes
         memory = _memory_for(solver, len(known.x), memory)
         was_asked_for = posterior.dtype == "float64" and posterior.layout.n > policy.DOUBLE_UP_TO
@@ -206,9 +207,9 @@ class GaussianProcess(eqx.Module):
     def learn(self, x: Any, y: Any, *, key: RandomKey | None = None, **settings: Any) -> GaussianProcess:
         """A new GaussianProcess whose hyperparameters suit the data, found from the ones here.
 
-        Settings as for `dualgp.learn`, which also returns what happened, and the posterior where it has one.
+        Settings as for `dualgp.learn`, which also returns the history, and a posterior if it has solved for one.
         """
-        from dualgp.learning import learn  # an application of this class
+        from dualgp.learning import learn  # which imports this class
 
         return learn(self, x, y, key=key, **settings).model
 
@@ -226,7 +227,7 @@ class GaussianProcess(eqx.Module):
     def _operator_and_targets(
         self, x: Any, y: Any, noise: Any, merge: bool, mesh: Any, dtype: Any, memory: int | None, solver: Solver
     ) -> tuple[KernelOperator, Float[np.ndarray, "own k"], GivenRows | None]:
-        """The operator, the targets of the rows that this process holds, and rows as given where some were merged."""
+        """The operator, the targets of the rows of this process, and the rows before merging if some were merged."""
         given = None
         if noise is not None and np.ndim(noise) == 0:  # of all rows, but not of new observations
             noise = np.full(np.shape(x)[0], check_noise(noise))
@@ -280,7 +281,7 @@ def _as_run(
 
 
 def _as_start(start: Any, operator: KernelOperator, num_columns: int) -> Columns:
-    """Weights to start from, with zeros for columns that they do not have."""
+    """Weights to start from, with zeros for missing columns."""
     if np.ndim(start) != 2 or np.shape(start)[1] > num_columns:
         raise ValueError(f"start must have {operator.n} rows and at most {num_columns} columns, got {np.shape(start)}.")
     start = start if operator.layout.holds(start) else operator.layout.place(start, operator.dtype)

@@ -1,10 +1,10 @@
-"""`save` and `load`: a posterior, a model or an estimator in one file, arrays and a JSON header, never pickle.
+"""`save` and `load`: a posterior, a model or an estimator in one file of arrays and a JSON header, without pickle.
 
-The header says, as a tree, which class each part is and where its arrays are:
+The header is a tree of classes, fields and names of arrays:
 
     {"format": "dualgp", "version": 1, "content": {"class": "Posterior", "fields": {"x": {"array": "a0"}, ...}}}
 
-Loading builds only classes of this package, and those passed as `classes`: a file cannot name anything to be executed.
+Loading builds only classes of this package and those passed as `classes`, so a file cannot make it execute code.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from dualgp.solvers.base import Trace
 from dualgp.solvers.validation import Score
 
 FORMAT, VERSION = "dualgp", 4
-# Classes of the table application, an application of this module, and where they are: imported when a file has one.
+# Classes of the table application and their modules. They are imported only for a file that has one.
 TABLE = {
     **{name: "dualgp.columns.types" for name in ("Category", "Levels", "Number", "Rank", "Time")},
     "Encoding": "dualgp.columns.encoding",
@@ -58,11 +58,10 @@ TABLE = {
 def save(value: Any, path: str | os.PathLike) -> None:
     """Write a `Posterior`, `GaussianProcess`, kernel or `GPRegressor` to one file.
 
-    A posterior brings its data along: predictions need them. What can be made again is not written: random functions,
-    which are drawn again from their keys, and the Cholesky factor of up to 4,096 rows, which `load` computes. On the
-    same machine all predictions are the same to the last bit. What another step of an unfinished solve would need
-    besides the weights (momentum, say) is left out: use `checkpoint=` for that.
-    Where many processes have a posterior together, all must call this; the first one writes.
+    The file of a posterior has its data, which predictions need. `load` draws random functions again from their keys,
+    and computes the Cholesky factor of up to 4,096 rows. On the same machine all predictions are the same to the last
+    bit. The state of an unfinished solve, such as momentum, is not in the file: use `checkpoint=` for that.
+    If many processes share a posterior, all must call this; the first one writes.
     """
     arrays: dict[str, np.ndarray] = {}
     if isinstance(value, (int, float, str, list, tuple, dict, np.ndarray, jax.Array)):
@@ -81,7 +80,7 @@ def save(value: Any, path: str | os.PathLike) -> None:
 
 @in_wide
 def load(path: str | os.PathLike, *, classes: Sequence[type] = ()) -> Any:
-    """What `save` wrote. `classes`: those of your own, such as kernels, that the file may contain."""
+    """Read what `save` wrote. `classes`: classes of your own, such as kernels, that the file may contain."""
     header, arrays = read(path)
     version = header.get("version")
     if header.get("format") != FORMAT or not isinstance(version, int):
@@ -101,14 +100,14 @@ def load(path: str | os.PathLike, *, classes: Sequence[type] = ()) -> Any:
             f"{path} contains a {error}, which is not part of dualgp. If it is a class of yours, pass it: "
             f"load(path, classes=[{error}])."
         ) from None
-    except Exception as error:  # what a changed file makes constructors raise has no end
+    except Exception as error:  # a changed file may make constructors raise any error
         why = " ".join(str(error).split()) or type(error).__name__
         raise NotReadable(f"{path} does not hold together ({why}). It was changed or damaged.") from None
     return value
 
 
 class _Unknown(Exception):
-    """The file names a class that is neither ours nor passed."""
+    """The file names a class that is neither of this package nor passed."""
 
 
 def _package_class(name: str) -> type | None:
@@ -118,7 +117,7 @@ def _package_class(name: str) -> type | None:
 
 @cache
 def _classes() -> dict[str, type]:
-    """Those that are not of the table application."""
+    """All classes but those of the table application."""
     found = [ExactPosterior, SampledPosterior, AllRows, CrossProduct, Drawn, PriorPaths, GaussianProcess, Solution]
     found += [Trace, Result, Score, GPRegressor, ThompsonState, Units, UnitsOfMany, Warp, Noise, GivenRows]
     found += [Calibration]
@@ -153,7 +152,7 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
             return {"class": name, "fields": encoded}
         if not isinstance(value, eqx.Module):
             raise TypeError(f"A {name} cannot be saved.")
-        return {"class": name, "is_own": True, "fields": encoded}  # someone's kernel, perhaps named like one of ours
+        return {"class": name, "is_own": True, "fields": encoded}  # its name may be that of one of ours
     if isinstance(value, (list, tuple)):
         return {type(value).__name__: [_encode(item, arrays) for item in value]}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
@@ -162,7 +161,7 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
-    """What a value is made of, if it is a thing of ours."""
+    """The fields of an object of this package; None for other values."""
     if isinstance(value, GPRegressor):
         kept = {name: field for name, field in vars(value).items() if not name.startswith("_")}
         seed, kernel = kept["random_state"], kept["kernel"]
@@ -213,7 +212,7 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -
         return _as_regressor(fields)
     if cls is Solution:
         fields["factor"] = _unpacked(fields["factor"])
-    if cls is CrossProduct:  # on the device once, not at every prediction
+    if cls is CrossProduct:  # so that predictions do not copy it
         x, weights = (jnp.asarray(fields[name]) for name in ("x", "weights"))
         return CrossProduct(fields["kernel"], x, weights, Local(len(x)))
     if cls is AllRows:
@@ -227,7 +226,7 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -
 
 
 def _as_version_2(fields: dict[str, Any]) -> dict[str, Any]:
-    """A posterior as files of version 1 have it: its inputs and weights without the product that they belong to."""
+    """The fields of a posterior in a file of version 1, whose inputs and weights were fields of their own."""
     kept = {name: fields[name] for name in ("model", "targets", "prior", "solution")}
     far = {"kernel": fields["model"]["fields"]["kernel"], "x": fields["x"], "weights": fields["weights"]}
     is_exact = fields["solution"]["fields"]["factor"] is not None

@@ -15,7 +15,7 @@ def rmse(y: Any, mean: Any) -> float:
 
 
 def r2(y: Any, mean: Any) -> float:
-    """1 - sum((y - mean)^2) / sum((y - average of y)^2). Not explained variance: a constant offset costs."""
+    """1 - sum((y - mean)^2) / sum((y - average of y)^2). A constant offset lowers it, unlike explained variance."""
     y, mean = _pair(y, mean)
     total = np.sum((y - y.mean()) ** 2)
     if total == 0:
@@ -45,7 +45,7 @@ def coverage(y: Any, mean: Any, std: Any, level: float = 0.95) -> float:
 
 def crps(y: Any, mean: Any, std: Any) -> float:
     """Continuous ranked probability score of N(mean, std^2), averaged: in the units of y, 0 is perfect."""
-    from scipy.special import ndtr  # here, because it would double the time of importing the package
+    from scipy.special import ndtr  # imported here, because it would double the import time of the package
 
     y, mean, std = _triple(y, mean, std)
     z = (y - mean) / std

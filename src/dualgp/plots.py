@@ -1,6 +1,6 @@
 """Pictures of a posterior (matplotlib). Every function draws into given axes, or new ones, and returns them.
 
-`posterior` may be a `Posterior` or a fitted `GPRegressor`; of the latter, pictures are in the units of its data.
+`posterior` may be a `Posterior` or a fitted `GPRegressor`. Pictures of a regressor are in the units of its data.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, RED, DARK, GREY = "#4477aa", "#ee6677", "#223355", "0.55"
-MOST_POINTS = 2000  # in a scatter plot: more only make it darker
+MOST_POINTS = 2000  # in a scatter plot; more would only make it darker
 FEW_VALUES = 10
 
 
 def convergence(posterior: Any, *, against: str = "passes", axes: Axes | None = None) -> Axes:
     """The residual against passes over the kernel matrix, or against "seconds"; with the certificate on the right.
 
-    The line is the estimate that steps give for free (of the mean and the worst sample), the dot the check on fresh
-    rows at the end with its 95 % limit. On the right: the bound on `|mean - exact mean|` that follows from a residual.
+    The lines are the estimates that steps give for free, for the mean and for the worst sample. The dot is the check
+    on fresh rows at the end with its 95 % limit. On the right: the bound on `|mean - exact mean|` from a residual.
     """
     if against not in ("passes", "seconds"):
         raise ValueError(f"against must be 'passes' or 'seconds', got {against!r}.")
@@ -72,8 +72,8 @@ def predicted_against_observed(
 ) -> Axes:
     """Predictions with 90 % bars against what was observed; perfect ones lie on the line.
 
-    `warp`: all three are of warp(y), as in a `Prediction`; the picture is in units of y. `calibrated`: whose bars, such
-    as `posterior.calibration`.
+    With a `warp`, y, mean and std are those of warp(y), as in a `Prediction`; the picture is in units of y.
+    `calibrated`: the calibration of the bars, such as `posterior.calibration`.
     """
     y, mean, std = _predictions(y, mean, std)
     axes = _axes(axes)
@@ -124,8 +124,8 @@ def slice_through(
 ) -> Axes:
     """Mean, 90 % band of the function and a few posterior functions along one input.
 
-    The others stay `at` a point: by default the medians of the data. An input with few different values, such as yes or
-    no, is shown at those.
+    The other inputs stay `at` a point, by default the medians of the data. An input with few different values, such as
+    yes or no, is shown at these values.
     """
     view = _view(posterior)
     if not 0 <= dimension < view.x.shape[1]:
@@ -139,7 +139,7 @@ def slice_through(
     line[:, dimension] = along
     mean, low_end, high_end = view.band(line)
     axes = _axes(axes)
-    if is_discrete:  # between yes and no there is nothing
+    if is_discrete:  # no line between yes and no
         axes.errorbar(
             along, mean, [mean - low_end, high_end - mean], fmt="o", color=DARK, ecolor=BLUE, elinewidth=6, alpha=0.9
         )
@@ -156,7 +156,7 @@ def slice_through(
 def importance(
     regressor: GPRegressor, X: Any = None, y: Any = None, *, most: int = 20, axes: Axes | None = None
 ) -> Axes:
-    """How much larger the error is when a column is shuffled, on rows kept aside (or else the fitted ones)."""
+    """How much the error grows when a column is shuffled, on rows kept aside or else on the fitted rows."""
     found = list(importances(regressor, X, y).items())[:most][::-1]
     axes = _axes(axes)
     axes.barh([name for name, _ in found], [max(value, 0.0) for _, value in found], color=BLUE)
@@ -184,7 +184,7 @@ def effect_of(regressor: GPRegressor, column: str, *, axes: Axes | None = None) 
 
 
 def relevance(posterior: Any, *, names: Sequence[str] | None = None, most: int = 20, axes: Axes | None = None) -> Axes:
-    """How much each input matters: its spread in the data divided by its lengthscale. Near 0: hardly at all."""
+    """How much each input matters: its standard deviation divided by its lengthscale. Near 0: hardly at all."""
     view = _view(posterior)
     values = relevances(posterior)
     names = view.names if names is None else list(names)

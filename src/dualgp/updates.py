@@ -23,9 +23,9 @@ from dualgp.solvers.residual import column_norms, norms
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """All rows, and what is known of them: targets, weights (zero for rows that have none), residuals and noise.
+    """All rows with their targets, weights (zero for rows that have none), residuals and noise.
 
-    `places`: the rows that have weights. `targets` has the means' columns alone where no functions were drawn yet.
+    `places`: the rows that have weights. Before functions are drawn, `targets` has the columns of the means alone.
     """
 
     x: np.ndarray
@@ -48,7 +48,7 @@ class Known:
 def gather(
     posterior: Posterior, x: np.ndarray, y: Float[np.ndarray, "m k"], noise: Noise, key: RandomKey | None
 ) -> Known:
-    """What is known of the rows of `posterior` and of new ones, with this noise."""
+    """The rows of `posterior` and new ones, with this noise."""
     layout, before, after = posterior.layout, posterior.layout.n, posterior.layout.n + len(x)
     k, every = posterior.num_outputs, join(posterior.row_noise, before, noise, len(x))
     draw_key: Any = posterior.draw_key
@@ -77,8 +77,8 @@ def gather(
     return Known(all_x, places.astype(np.int32), targets, weights, residuals, draw_key, k, every, given)
 
 
-def has_room(posterior: Posterior, num_new: int) -> bool:
-    """Whether the near field can take new rows: as long as few have no far weights, or if many had none before."""
+def fits_into_near_field(posterior: Posterior, num_new: int) -> bool:
+    """Whether the near field may take new rows: few rows lack far weights, or many lacked them before."""
     without, n = posterior.layout.n - posterior.num_far, posterior.layout.n
     many_before, few_after = (
         without > policy.UNSOLVED_SHARE * n,
@@ -88,7 +88,7 @@ def has_room(posterior: Posterior, num_new: int) -> bool:
 
 
 def extend_near_field(posterior: Posterior, known: Known) -> Posterior:
-    """The posterior with all known rows in its near field, and the far field that it has."""
+    """The posterior with all known rows in its near field, and an unchanged far field."""
     layout, dtype = make_layout(len(known.x), posterior.layout.mesh), known.targets.dtype
     x = layout.place_own(posterior.model.kernel.stored(known.x[layout.own], posterior.dtype), repeat_first=True)
     targets = layout.place(known.targets, dtype)

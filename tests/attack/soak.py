@@ -1,4 +1,4 @@
-"""`python tests/attack/soak.py [--seconds 1200]`: a long session in one process. Fails if it grows without end.
+"""`python tests/attack/soak.py [--seconds 1200]`: a long run in one process. Fails if it grows without end.
 
 Asks, tells, updates, saves and loads with new sizes again and again: every few seconds a line of JSON with resident
 memory, open files and memory maps. Growth is judged between the second and the last quarter, because allocators, caches
@@ -37,7 +37,7 @@ def level() -> dict[str, float]:
     }
 
 
-def session(rng: np.random.Generator, folder: Path) -> None:
+def one_round(rng: np.random.Generator, folder: Path) -> None:
     """A model of some size: fitted, given more rows, saved, loaded, asked; and a campaign of a few rounds."""
     n, d, m = int(rng.integers(20, LARGEST)), int(rng.choice([2, 5])), int(rng.integers(1, 200))
     x, seed = rng.normal(size=(n, d)), int(rng.integers(1 << 30))
@@ -71,11 +71,11 @@ def growth(levels: list[dict[str, float]]) -> dict[str, float]:
 
 
 def soak(seconds: float, seed: int = 0) -> list[dict[str, float]]:
-    """Levels after each session."""
+    """Levels after each round."""
     rng, levels, began = np.random.default_rng(seed), [], time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         while time.monotonic() - began < seconds:
-            session(rng, Path(folder))
+            one_round(rng, Path(folder))
             levels.append({"seconds": round(time.monotonic() - began, 1), **level()})
             print(json.dumps(levels[-1]), flush=True)
     return levels

@@ -1,6 +1,6 @@
-"""A fitted posterior as a BoTorch model, and our solver for a BoTorch model that is there already (extra `botorch`).
+"""A fitted posterior as a BoTorch model, and dualgp's solver for existing BoTorch models (extra `botorch`).
 
-kernels.py  our kernels and random features at torch tensors
+kernels.py  dualgp's kernels and random features at torch tensors
 paths.py    prior path + update path in torch, streamed over the data, forwards and backwards
 model.py    DualGPModel: a posterior for acquisition functions, and its functions for `draw_matheron_paths`
 update.py   dual_prior and dual_update: prior paths and update strategy for a SingleTaskGP

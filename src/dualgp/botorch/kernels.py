@@ -1,6 +1,6 @@
-"""Our kernels and random features at torch tensors: the same formulas, with torch's gradients.
+"""Kernels and random features at torch tensors: the same formulas, with torch's gradients.
 
-Both are open: `@kernel_block.register(Own)` makes a kernel of your own known here.
+`@kernel_block.register(Own)` adds a kernel of your own, and `@feature_matrix.register` its features.
 """
 
 import math
@@ -17,7 +17,7 @@ from dualgp.kernels import RBF, Features, Kernel, Matern12, Matern32, Matern52, 
 from dualgp.kernels.features import FourierFeatures, SumFeatures
 from dualgp.kernels.stationary import Stationary
 
-SMALLEST_SQUARE = 1e-30  # stands for 0: its root can be divided by
+SMALLEST_SQUARE = 1e-30  # replaces 0, so that its root is a divisor
 
 
 @singledispatch
@@ -47,7 +47,7 @@ def _(kernel: Scale, x1: Tensor, x2: Tensor) -> Tensor:
 @kernel_block.register
 def _(kernel: Stationary, x1: Tensor, x2: Tensor) -> Tensor:
     if type(kernel) not in PROFILES:
-        kernel_block.dispatch(Kernel)(kernel, x1, x2)  # says what to do
+        kernel_block.dispatch(Kernel)(kernel, x1, x2)  # the error that says what to do
     stretch, profile = PROFILES[type(kernel)]
     scale = math.sqrt(stretch) / as_tensor(kernel.lengthscales, x1)
     return profile(_squared_distances(scale * x1, scale * x2), math.log(float(kernel.variance)))
@@ -71,7 +71,7 @@ def _matern52(square: Tensor, log_variance: float) -> Tensor:
     return torch.add(1.0 + r, square, alpha=1.0 / 3.0) * torch.exp(log_variance - r)
 
 
-# By what the squared scaled distance is multiplied, and the kernel as a function of that: each pass over a tile counts.
+# A factor of the squared scaled distance, and the kernel as a function of the product: it saves a pass over the tile.
 PROFILES = {RBF: (0.5, _rbf), Matern12: (1.0, _matern12), Matern32: (3.0, _matern32), Matern52: (5.0, _matern52)}
 
 
@@ -99,7 +99,7 @@ def as_tensor(array: Any, like: Tensor) -> Tensor:
 
 
 def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """||a_i - b_j||^2 by one product of centred points, their norms riding along as two more columns."""
+    """||a_i - b_j||^2 by one matrix product of centred points, with their norms as two more columns."""
     centre = a.detach().mean(dim=0)
     a, b = a - centre, b - centre
     norms_a, norms_b = (points.square().sum(dim=1, keepdim=True) for points in (a, b))

@@ -25,14 +25,14 @@ from dualgp.operators.variance import combine_variances
 from dualgp.posterior import Posterior
 from dualgp.posterior.sampled import NO_SAMPLES
 
-JITTER = 1e-8  # of k(x, x), on the diagonal of covariances: near points in a batch would make them singular
+JITTER = 1e-8  # times k(x, x), added to the diagonal of covariances, which near points would make singular
 
 
 class DualGPModel(Model):
     """A posterior of dualgp as a BoTorch model with one output: `DualGPModel(model.condition(x, y, key=key))`.
 
-    Computes in the dtype of the points it is given, and BoTorch wants double. Covariances are exact where the solver
-    was Cholesky (by default up to 4,096 points), otherwise averages over the posterior's s functions, of rank s.
+    It computes in the dtype of the points; BoTorch recommends double. Covariances are exact for the solver `Cholesky`
+    (by default up to 4,096 points), otherwise averages over the posterior's s functions, of rank s.
     `draw_matheron_paths`, and with it `PathwiseThompsonSampling`, takes its functions from those of the posterior.
     """
 
@@ -94,7 +94,7 @@ class DualGPModel(Model):
         return self
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> DualGPModel:
-        """The model given (n', d) points and (n', 1) values as well, solved from where this one ended.
+        """The model given further (n', d) points and (n', 1) values, solved starting from this one.
 
         `noise`: their variances (n', 1), by default the model's. One set of observations: no batches of fantasies,
         which would be a solve each.
@@ -159,8 +159,8 @@ class DualGPModel(Model):
         values = in_blocks(block, x.flatten(0, 1)).unflatten(0, x.shape[:2])
         mean, deviations = values[..., 0], values[..., 1:]
         covariance = deviations @ deviations.mT / s
-        # Given q - 1 others, s functions seem to know a point better than they do. Smaller correlations undo that:
-        # with 64 functions the variance of one of 10 given the rest is 1.0 to 1.1 of the exact one instead of 0.87.
+        # The sample covariance of s functions underestimates the variance of a point given q - 1 others. Smaller
+        # correlations correct that: with 64 functions and 10 points it is 1.0 to 1.1 times the exact one, not 0.87.
         shrunk = s / (s + x.shape[1] - 1) * covariance
         return mean, shrunk + torch.diag_embed((covariance - shrunk).diagonal(dim1=-2, dim2=-1))
 
@@ -190,7 +190,7 @@ def _draw_matheron_paths(
             "or more."
         )
     chosen = torch.randperm(there)[:wanted].to(model.weights.device)
-    is_corrected = model.fitted.samples.near is not None  # where the far field alone has not converged
+    is_corrected = model.fitted.samples.near is not None  # if the far field has not converged
     near = NearField(model.fitted, lambda columns: columns[:, :1] - columns[:, 1 + chosen]) if is_corrected else None
     return StreamedPaths(
         model.kernel,
@@ -205,18 +205,18 @@ def _draw_matheron_paths(
 
 
 def prior_features(fitted: Posterior) -> Features:
-    """The random features of the prior functions; a posterior without samples has none."""
+    """The random features of the prior functions; an error without samples."""
     if fitted.prior is None:
         raise ValueError(NO_SAMPLES)
     return fitted.prior.features
 
 
 def shared(array: Any) -> Tensor:
-    """An array of NumPy or JAX as a tensor, without a copy where it may be written to (JAX's may not)."""
+    """An array of NumPy or JAX as a tensor; writable arrays are not copied."""
     array = np.asarray(array)
     return torch.from_numpy(array) if array.flags.writeable else torch.tensor(array)
 
 
 def torch_key() -> jax.Array:
-    """A JAX key from torch's generator, so that `torch.manual_seed` fixes everything."""
+    """A JAX key from torch's generator, so that `torch.manual_seed` makes results reproducible."""
     return jax.random.key(int(torch.randint(2**31 - 1, ())))

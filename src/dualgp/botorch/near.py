@@ -1,6 +1,6 @@
-"""The near field in torch: the nearest of all rows of each point, weighed in double precision, with torch's gradients.
+"""The near field in torch: predictions from the nearest rows, in double precision, with torch's gradients.
 
-Neighbours are found by the posterior's own tree; there is no derivative through the choice.
+The posterior's tree finds the neighbours; the choice has no derivative.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from torch import Tensor
 from dualgp.botorch.kernels import kernel_block
 from dualgp.posterior import Posterior
 
-ROUNDING = 4.0  # times eps and the trace: what rounding takes from the diagonal
-POINTS_AT_ONCE = 32  # whose neighbours have one common block of the kernel
+ROUNDING = 4.0  # times eps and the trace: the rounding error of the diagonal
+POINTS_AT_ONCE = 32  # points whose neighbours share one block of the kernel
 
 
 class NearValues(NamedTuple):
-    """At m points: u @ r_N and u @ targets_N for every column, and the variance given the neighbours alone."""
+    """Values at m points: u @ r_N and u @ targets_N for every column, and the variance given the neighbours alone."""
 
     correction: Tensor
     alone: Tensor
@@ -39,7 +39,7 @@ class NearField:
         self.is_alone = near.residuals is None
 
     def __call__(self, x: Tensor) -> NearValues:
-        """Values at (m, d) points, m points at once that share a block of the kernel."""
+        """Values at (m, d) points, in groups that share a block of the kernel."""
         parts = [self._values(part) for part in x.double().split(POINTS_AT_ONCE)]
         return NearValues(*(torch.cat(arrays).to(x) for arrays in zip(*parts, strict=True)))
 

@@ -1,10 +1,10 @@
-"""Prior path + update path in torch, streamed over the data: at no time is there more than a tile of k(x, X).
+"""Prior path + update path in torch, streamed over the data: only a tile of k(x, X) exists.
 
     f_i(x)  =  mean  +  phi(x) @ w_i  +  k(x, X) @ weights_i
 
-Tiles are computed again in the backward pass rather than kept, so gradients take no more memory than values. A tensor
-of points with two dimensions (m, d) means all s functions there, (m, s); one with three (s, m, d) means each function
-at its own points, (s, m), for the price of those values alone.
+The backward pass computes tiles again, so that gradients take no more memory than values. Points of shape (m, d) give
+the values of all s functions, (m, s). Points of shape (s, m, d) give each function at its own points, (s, m), and cost
+only those values.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dualgp.botorch.kernels import feature_matrix, kernel_block
 from dualgp.botorch.near import NearField
 from dualgp.kernels import Features, Kernel
 
-TILE_ENTRIES = 1 << 20  # of K that exist at once: 8 MB in float64
+TILE_ENTRIES = 1 << 20  # entries of a tile of K: 8 MB in float64
 SMALLEST_TILE = 256
-POINT_BLOCK = 1024  # points whose random features exist at once
+POINT_BLOCK = 1024  # points whose random features are in memory together
 
 
 def update_values(kernel: Kernel, data: Tensor, weights: Tensor, x: Tensor) -> Tensor:
@@ -45,19 +45,19 @@ def prior_values(features: Features, weights: Tensor, x: Tensor) -> Tensor:
 
 
 def _combined(basis: Tensor, weights: Tensor, x: Tensor) -> Tensor:
-    """(m, rows) @ (rows, s) for points shared by all functions; row by column for points of their own."""
+    """(m, rows) @ (rows, s) for shared points; one column for each function at its own points."""
     if x.ndim == 2:
         return basis @ weights
     return (basis.unflatten(0, x.shape[:2]) @ weights.T.unsqueeze(-1)).squeeze(-1)
 
 
 def recomputed(function: Callable[..., Any], *arguments: Any) -> Any:
-    """function(*arguments), computed again in the backward pass instead of keeping what lies between."""
+    """function(*arguments), computed again in the backward pass instead of keeping intermediate results."""
     return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
 
 
 def in_blocks(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """`function` at blocks of points, put together again."""
+    """`function` at blocks of points, concatenated."""
     size = max(1, POINT_BLOCK // math.prod(x.shape[:-2]))
     return torch.cat([function(block) for block in x.split(size, dim=-2)], dim=x.ndim - 2)
 
@@ -65,8 +65,8 @@ def in_blocks(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 class StreamedPaths(SamplePath):
     """Functions in torch: a tensor of shape `batch x m x d` gives values of shape `broadcast(batch, sample_shape) x m`.
 
-    So (m, d) points are shared by all functions, and `batch x s x 1 x d`, as in Thompson sampling with s slots, are
-    those of one function each. Nothing but the points has a gradient. Without data it is the prior path alone.
+    So points (m, d) are shared by all functions, and points `batch x s x 1 x d`, as in Thompson sampling, belong to one
+    function each. Only the points have gradients. Without data it is the prior path.
     """
 
     data: Tensor
@@ -103,9 +103,9 @@ class StreamedPaths(SamplePath):
             raise ValueError(f"x has {d} column(s), but the model was built on {self.data.shape[1]}.")
         shape = self._broadcast(batch)
         lead, slots = shape[: len(shape) - len(self.sample_shape)], shape[len(shape) - len(self.sample_shape) :]
-        if self.sample_shape.numel() == 1:  # whatever the shape of the points
+        if self.sample_shape.numel() == 1:  # for points of any shape
             return self._values(x.reshape(-1, d)).reshape(*batch, m).expand(*shape, m)
-        if batch.numel() == lead.numel():  # no dimension of the points meets one of the samples
+        if batch.numel() == lead.numel():  # points and samples share no dimension
             values = self._values(x.reshape(-1, d)).reshape(*lead, m, -1)
             return values.transpose(-1, -2).reshape(*shape, m)
         own = x.expand(*shape, m, d).reshape(lead.numel(), slots.numel(), m, d).transpose(0, 1)

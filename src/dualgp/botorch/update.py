@@ -1,9 +1,9 @@
-"""Paths of an existing BoTorch model: our random features for the prior, our solver for the update.
+"""Paths of an existing BoTorch model, with dualgp's random features for the prior and its solver for the update.
 
     draw_matheron_paths(model, sample_shape, prior_sampler=dual_prior, update_strategy=dual_update)
 
-Each may be used without the other. BoTorch's own features are plain draws, 1,024 of them: where data are dense, that
-gets the posterior standard deviation wrong (kernels/features.py says why), however exact the solve.
+Each may be used without the other. BoTorch's own features are 1,024 plain draws. Where data are dense, they make the
+posterior standard deviation wrong, even with an exact solve (kernels/frequencies.py says why).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MeanPath(SamplePath):
 
 
 def dual_prior(model: Any, sample_shape: Size, num_features: int = 4096) -> PathDict:
-    """Functions drawn from the prior of a BoTorch model, by our stratified random features.
+    """Functions drawn from the prior of a BoTorch model, by stratified random features.
 
     Models as for `dual_update`; torch's generator decides which functions.
     """
@@ -71,10 +71,10 @@ def dual_update(
 ) -> StreamedPaths:
     """The update k(x, X) @ (K + noise I)^-1 (y - f(X) - epsilon) for all prior paths f, solved together.
 
-    `functools.partial(dual_update, solver=dg.Auto(tol=1e-3))` has settings of your own; see `dualgp.solve`. Exact up to
-    4,096 points; in float32 from 10,000 points on. Any mean module and transforms; kernels RBF and Matern, their sums,
-    products and multiples; one noise for all points or one for each (`train_Yvar`); one output. Hyperparameters get no
-    gradient.
+    `functools.partial(dual_update, solver=dg.Auto(tol=1e-3))` passes settings; see `dualgp.solve`. Exact up to 4,096
+    points; in float32 from 10,000 points on. Supported are any mean module and transforms; kernels RBF and Matern,
+    their sums, products and multiples; one noise for all points or one for each (`train_Yvar`); one output.
+    Hyperparameters get no gradient.
     """
     points = _points(model)
     targets = get_train_targets(model, transformed=True) if target_values is None else target_values
@@ -102,7 +102,7 @@ def _points(model: Any) -> Float[Tensor, "n d"]:
 
 
 def translated(kernel: theirs.Kernel, d: int) -> Kernel:
-    """A kernel of GPyTorch on d inputs as ours; inputs outside `active_dims` get an infinite lengthscale."""
+    """A kernel of GPyTorch on d inputs, translated; inputs outside `active_dims` get an infinite lengthscale."""
     if kernel.batch_shape.numel() != 1 or len(kernel.batch_shape):
         raise ValueError(f"A batch of kernels {tuple(kernel.batch_shape)} is not translated: use one model at a time.")
     if isinstance(kernel, theirs.ScaleKernel):

@@ -27,14 +27,14 @@ from dualgp.columns.types import CIRCLES, Category, Column, Levels, Measured, Nu
 if TYPE_CHECKING:
     import pyarrow
 
-# Different values of a text column: with more, it is known by what they do to the target.
+# Different values of a text column: with more, their effects on the target are its inputs.
 FEW_VALUES = 3
-FREQUENT, MOST_POINTS = 30, 64  # rows for each value, values: points of equal distance, too
+FREQUENT, MOST_POINTS = 30, 64  # rows for each value, and values, with which values are also points of equal distance
 # 1,5 or 1'000 or 3 % or 31.1.2020: meant as a number or a date, most likely
 NUMBER_OR_DATE = re.compile(r"[-+]?\d[\d.,' ]*(e[-+]?\d+)? ?%?|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?", re.IGNORECASE)
 MOSTLY, SEVERAL = 0.9, 10  # share of the rows, and number of values, from which a column of text is taken for a mistake
 MOST_LEVELS = 0.9  # share of the rows: text with more different values says nothing about other rows
-LEAST_TURNS = {"time of day": 1.0, "weekday": 2.0, "season": 0.75}  # that the data must span
+LEAST_TURNS = {"time of day": 1.0, "weekday": 2.0, "season": 0.75}  # turns of each circle that the data must span
 
 Missing = Literal["fill", "drop", "error"]
 Target = str | tuple[str, ...] | None  # the name of the target, or of several
@@ -184,7 +184,7 @@ def names_of(target: Target) -> tuple[str, ...]:
 
 
 def complete_rows(table: pyarrow.Table, encoding: Any) -> np.ndarray:
-    """Which rows have a target and everything else that they need."""
+    """Which rows have a target and readable inputs."""
     y = encoding.y(table)
     return ~np.isnan(y.reshape(len(y), -1)).any(axis=1) & encoding.readable(table)
 
@@ -263,7 +263,7 @@ def _check_meant_as_text(name: str, values: pyarrow.ChunkedArray, categories: tu
 
 
 def _describe(column: Column, values: pyarrow.ChunkedArray) -> str:
-    """What was decided about a column, where it is not obvious."""
+    """The note about a column, if its encoding is not obvious."""
     name = f"Column {column.name!r}"
     if isinstance(column, Category):
         first, last = column.categories[0], column.categories[-1]

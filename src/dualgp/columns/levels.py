@@ -1,4 +1,4 @@
-"""What each value of a text column with many values does to the target: effects of a model with random effects.
+"""The effects of the values of text columns on the target, by a model with random effects.
 
     y = base @ b + sum over columns c of effect_c[value of c] + error,      effect_c ~ N(0, between_c)
 

@@ -76,7 +76,7 @@ def _without_views(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def require_pyarrow() -> Any:
-    """The module, or a sentence where it is missing."""
+    """The module pyarrow; an error with advice if it is missing."""
     try:
         import pyarrow
     except ImportError:

@@ -1,11 +1,10 @@
 """The maxima of many functions in a box: rounds of shared candidates, then a climb from each function's best ones.
 
-    round      candidates drawn for all functions together, some anywhere, most near points that are good already;
-               every function keeps its best one
-    climb      from its best few, every function climbs on its own: Adam, kept in the box
+    round      candidates for all functions together, some anywhere, most near good points; each function keeps its best
+    climb      each function climbs by Adam, inside the box, from its best candidates
 
-The rounds find the hill (candidates * n * s kernel entries), the climb finds the top (starts * steps * n * s entries: a
-step evaluates s functions at s times `num_starts` points only, each at its own).
+Rounds take candidates * n * s kernel entries, the climb starts * steps * n * s: a step evaluates each of s functions at
+its own `num_starts` points only.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from dualgp.operators.layout import Local
 from dualgp.posterior import SamplePaths
 
 CLIMB_AT_ONCE = 1024  # points that climb together
-MOST_GOOD_POINTS = 16_384  # data among which good ones are looked for, where none are given
-SMALLEST_SPREAD = 0.05  # candidates near a best point so far are as close as this share of the spread, or farther
+MOST_GOOD_POINTS = 16_384  # data among which good points are searched, if none are given
+SMALLEST_SCALE = 0.05  # the smallest distance of candidates from a best point, relative to `spread_of`
 
 
 @dataclass(frozen=True)
 class Search:
     """How thorough the search is.
 
-    - `num_rounds` of `num_candidates`: the share `uniform` anywhere in the box; of the others, the share `adaptive`
-      near the best points so far of random functions, the rest near given good points.
-    - `num_starts`: of a function's best candidates, how many climb; on different hills if possible.
+    - `num_rounds` of `num_candidates`: a fraction `uniform` anywhere in the box; of the others, a fraction `adaptive`
+      near the best points so far of random functions, and the rest near given good points.
+    - `num_starts`: how many of a function's best candidates climb, on different hills if possible.
     - `num_steps` of Adam with `step_size`, in units of the distance over which the functions vary; it falls to zero
-      in the course of the climb unless `decay` is False.
+      during the climb unless `decay` is False.
     """
 
     num_rounds: int = 12
@@ -64,14 +63,14 @@ class Search:
 
 
 class Maxima(NamedTuple):
-    """For every function, in the order of `SamplePaths`: where it is highest, and how high."""
+    """Argument and value of each function's maximum, in the order of `SamplePaths`."""
 
     x: Float[np.ndarray, "s d"]
     value: Float[np.ndarray, " s"]
 
 
 class Good(NamedTuple):
-    """Points worth looking near, and the probability with which each is taken."""
+    """Good points to search near, and the probability of each."""
 
     x: Float[np.ndarray, "m d"]
     probability: Float[np.ndarray, " m"]
@@ -93,9 +92,9 @@ def maximise(
     - `paths`: the functions; `-post.samples` to find minima.
     - `bounds`: a pair (lower, upper) for each input.
     - `search`: how thorough, see `Search`.
-    - `near`: points (m, d) and how good each is (m,), such as the data; the better, the more candidates near it. By
-      default the functions' data, judged by the functions' average.
-    - `progress`: called with a few words about what it is doing.
+    - `near`: good points (m, d) and their values (m,); the larger the value, the more candidates near the point. By
+      default the data of the functions, with the values of their average.
+    - `progress`: called with the name of each stage.
     """
     x, values = climb_all(paths, bounds, key=key, search=search, near=near, progress=progress)
     return Maxima(x[:, 0], values[:, 0])
@@ -111,7 +110,7 @@ def climb_all(
     near: tuple[Any, Any] | None = None,
     progress: Callable[[str], Any] | None = None,
 ) -> tuple[Float[np.ndarray, "s starts d"], Float[np.ndarray, "s starts"]]:
-    """What `maximise` finds, with each function's other climbs too, best first."""
+    """What `maximise` finds, and the ends of each function's other climbs, the best first."""
     if not isinstance(paths, SamplePaths):
         raise TypeError(f"maximise takes posterior functions such as post.samples, got {type(paths).__name__}.")
     if paths.num_outputs > 1:
@@ -150,8 +149,8 @@ def _in_single_precision(paths: SamplePaths) -> SamplePaths:
 
 
 def _padded(paths: SamplePaths) -> SamplePaths:
-    """The same functions on data whose number is one of few, by points without weight: where data are added now and
-    then, as in Thompson sampling, most searches then need no compilation."""
+    """The same functions with padding, rows of weight zero, so that n takes few different values: when data are added,
+    as in Thompson sampling, most searches then compile nothing."""
     n = paths.update.x.shape[0]
     unit = max(64, 1 << max(0, n.bit_length() - 3))  # an eighth to a quarter of n
     return replace(paths, update=paths.update.padded(n + -n % unit))
@@ -194,7 +193,7 @@ def _candidates(
     rng: np.random.Generator,
     report: Callable[[str], Any],
 ) -> Float[np.ndarray, "s starts d"]:
-    """Where to climb from: a function's best candidates of all rounds, on different hills if possible."""
+    """The starts of the climb: each function's best candidates of all rounds, on different hills if possible."""
     lower, upper, spread = box[:, 0], box[:, 1], spread_of(paths.update.kernel, box)
     found_x: list[np.ndarray] = []
     found: list[np.ndarray] = []
@@ -207,7 +206,7 @@ def _candidates(
             best = np.argmax(found, axis=0)
             function = rng.integers(0, len(best), num_adaptive)
             around = np.stack(found_x)[best[function], function]
-            scale = SMALLEST_SPREAD ** rng.random((num_adaptive, 1))
+            scale = SMALLEST_SCALE ** rng.random((num_adaptive, 1))
             x[:num_adaptive] = around + scale * spread * rng.standard_normal(around.shape)
         if good is not None:
             around = good.x[rng.choice(len(good.x), num - num_adaptive, p=good.probability)]
@@ -215,7 +214,7 @@ def _candidates(
         x = np.clip(x, lower, upper)
         values = np.asarray(paths(x))
         values = np.where(np.isnan(values), -np.inf, values)
-        # Apart, because points near a summit are higher than those at the foot of a higher hill.
+        # Starts are kept apart, because points near a summit are higher than those at the foot of a higher hill.
         for part in (slice(num_adaptive), slice(num_adaptive, None)):
             if x[part].size:
                 best = np.argmax(values[:, part], axis=1)
@@ -227,7 +226,7 @@ def _candidates(
 def _best_of_each_hill(
     x: Float[np.ndarray, "s rounds d"], heights: Float[np.ndarray, "s rounds"], spread: np.ndarray, num: int
 ) -> Float[np.ndarray, "s starts d"]:
-    """The highest, then the highest away from it, and so on; where nothing is away any more, the next highest."""
+    """The highest point, then the highest one far from it, and so on; if none is far, the next highest."""
     rows, left = np.arange(len(x)), np.where(np.isneginf(heights), np.finfo(heights.dtype).min, heights)
     away = np.ones(heights.shape, bool)
     chosen = []
@@ -243,7 +242,7 @@ def _best_of_each_hill(
 def _climb(
     paths: SamplePaths, box: np.ndarray, starts: np.ndarray, search: Search, report: Callable[[str], Any]
 ) -> tuple[Float[np.ndarray, "s starts d"], Float[np.ndarray, "s starts"]]:
-    """Where the climbs end and how high, some functions at a time; the last batch overlaps the one before."""
+    """Ends and heights of the climbs, some functions at a time; the last batch overlaps the one before."""
     num, size = len(paths), min(len(paths), max(1, CLIMB_AT_ONCE // starts.shape[1]))
     ends, values = np.empty_like(starts), np.empty(starts.shape[:2])
     dtype = paths.update.x.dtype
@@ -264,8 +263,8 @@ def _ascend(
     starts: Float[Array, "s starts d"],
     search: Search,
 ) -> tuple[Float[Array, "s starts d"], Float[Array, "s starts"]]:
-    """Adam in units of the spread, so that one step size suits every input. The start, where the end is no higher."""
-    import optax  # takes time to import, and is needed here alone
+    """Adam in units of `spread_of`, so that one step size suits every input. The start, if the end is not higher."""
+    import optax  # slow to import, and needed here only
 
     adam = optax.scale_by_adam(eps=1e-30)  # values may be of any size
 

@@ -1,4 +1,4 @@
-"""Points to try next: spread evenly, all different, and less those that were told."""
+"""Points to try next: initial designs, distinct points, and which points are still pending."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dualgp.gp import GaussianProcess
 if TYPE_CHECKING:
     from dualgp.decisions.thompson import ThompsonState
 
-SAME = 1e-6  # of the box: points as near as this are the same experiment
-ROUNDED = 5e-6  # of the numbers' size: six digits of them
+SAME = 1e-6  # times the box: points this near are the same experiment
+ROUNDED = 5e-6  # relative to the numbers: told points may have six digits
 
 
 def spread_evenly(bounds: np.ndarray, num: int, key: RandomKey) -> Float[np.ndarray, "num d"]:
@@ -31,7 +31,7 @@ def spread_evenly(bounds: np.ndarray, num: int, key: RandomKey) -> Float[np.ndar
 
 
 def distinct(x: Float[np.ndarray, "num choices d"], state: ThompsonState, key: RandomKey) -> np.ndarray:
-    """One choice for each row, the first that is not taken; where all are, a point near the first one."""
+    """One choice for each row: the first that is not taken, or if all are, a point near the first one."""
     from scipy.spatial import cKDTree
 
     rng, lower = generator(key), state.bounds[:, 0]
@@ -51,7 +51,7 @@ def distinct(x: Float[np.ndarray, "num choices d"], state: ThompsonState, key: R
 
 
 def _choices(choices: np.ndarray, reach: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """First those given, then points near the first one, on the near side of the box's walls."""
+    """The given choices, then points near the first one, reflected into the box."""
     yield from choices
     while True:
         point = np.abs(choices[0] + reach * rng.standard_normal(len(reach)))
@@ -60,12 +60,12 @@ def _choices(choices: np.ndarray, reach: np.ndarray, rng: np.random.Generator) -
 
 @in_wide
 def _reach(model: GaussianProcess, bounds: np.ndarray) -> Float[np.ndarray, " d"]:
-    """A tenth of the distance over which functions vary, as a share of the box."""
+    """A tenth of the distance over which functions vary, relative to the box."""
     return 0.1 * spread_of(model.kernel, bounds) / (bounds[:, 1] - bounds[:, 0])
 
 
 def without(pending: np.ndarray, told: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """The pending points less those that were told, each told point taking away one. Told points may be rounded."""
+    """The pending points that were not told; each told point, maybe rounded, removes one."""
     from scipy.spatial import cKDTree
 
     if not len(pending) or not len(told):

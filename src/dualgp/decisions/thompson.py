@@ -36,8 +36,8 @@ from dualgp.operators.noise import check_noises
 from dualgp.posterior import Posterior
 from dualgp.solvers import Solver
 
-START_LENGTHSCALE = 0.5  # share of the box, times sqrt(d): the lengthscale that learning starts from without a model
-START_NOISE = 1e-2  # share of the variance of y: the noise that learning starts from
+START_LENGTHSCALE = 0.5  # times the box and sqrt(d): the lengthscale from which learning starts without a model
+START_NOISE = 1e-2  # times the variance of y: the noise from which learning starts
 
 
 class Best(NamedTuple):
@@ -80,19 +80,19 @@ class ThompsonSampler:
     **Arguments:**
 
     - `bounds`: a pair (lower, upper) for each input.
-    - `maximise`: whether the largest or the smallest y is wanted.
+    - `maximise`: False searches for the smallest y.
     - `model`: a `GaussianProcess` for y in the units of the data; by default Matern-5/2 with a lengthscale for each
       input, learned.
     - `key`: the randomness of everything.
-    - `relearn`: hyperparameters are learned when there are so many times as many results as the last time, 1.5 say;
-      None for never (then `model` is needed).
-    - `redraw`: new functions for every batch. False keeps the functions of the last batch, as many as are needed, and
-      only takes the new results into account: the solve starts from the last one, but batches are less independent.
+    - `relearn`: hyperparameters are learned whenever the number of results has grown by this factor; None for never
+      (then `model` is needed).
+    - `redraw`: draw new functions for every batch. False keeps the functions of the last batch and conditions them on
+      the new results: the solve starts from the last one, but batches are less independent.
     - `num_initial`: points spread evenly before there is a model; by default twice as many as inputs.
     - `search`: how thorough the search for maxima is, see `Search`. `solver`: as for `GaussianProcess.condition`.
-    - `path`: a file for the state, written after every `tell`. If it exists, the sampler goes on from it. Only one
-      process at a time may have a sampler at a path.
-    - `progress`: True shows what it is doing; a function is called with a few words.
+    - `path`: a file for the state, written after every `tell`. If it exists, the sampler resumes from it. One
+      process at a time may use a path.
+    - `progress`: True prints the name of each stage; a function is called with it.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class ThompsonSampler:
         return f"ThompsonSampler({len(state.bounds)} inputs, {goal}: {told} results, {pending} points pending)"
 
     def ask(self, num: int) -> Float[np.ndarray, "num d"]:
-        """`num` points to try next, none of them pending or failed. They are pending from now on."""
+        """`num` points to try next, none of them pending or failed. They become pending."""
         check_count(num, "num", 1)
         policy.check_functions(num, len(self.state.y), "num")
         state, key = self.state, self._key
@@ -180,13 +180,13 @@ class ThompsonSampler:
             noise=told if told.any() else None,
         )
         if self.path is not None:
-            from dualgp.io import save  # imported here, because io knows this class
+            from dualgp.io import save  # imported here, because io imports this class
 
             save(self.state, self.path)
 
     @property
     def best(self) -> Best:
-        """The best result so far, noise and all; see `recommend`."""
+        """The best result so far, noise included; see `recommend`."""
         if not len(self.state.y):
             raise ValueError("There are no results yet. Pass some to tell(x, y).")
         index = np.argmax(self._sign * self.state.y)
@@ -194,12 +194,12 @@ class ThompsonSampler:
 
     @property
     def num_pending(self) -> int:
-        """How many points were asked for and not yet told."""
+        """How many points were proposed and not yet told."""
         return len(self.state.pending)
 
     @property
     def model(self) -> GaussianProcess | None:
-        """The model of y as it was last learned."""
+        """The model of y with the hyperparameters learned last."""
         model = self.state.model
         return model if model is None or self.state.maximise else replace(model, mean=-model.mean)
 
@@ -262,13 +262,13 @@ def _first_model(bounds: np.ndarray, y: np.ndarray) -> GaussianProcess:
 
 
 def _resumed(path: Path, fresh: ThompsonState, is_fixed: bool) -> ThompsonState:
-    """The state in the file, if it belongs to the same problem; `is_fixed`: and to the same model."""
+    """The state in the file, which must belong to the same problem, and if `is_fixed` to the same model."""
     from dualgp.io import load
 
     is_module = lambda node: isinstance(node, eqx.Module)  # noqa: E731
     own: list[type] = []
     nodes: list[Any] = [fresh.model]
-    while nodes:  # kernels of the user's own, which a file alone cannot know
+    while nodes:  # kernels of the user, whose classes `load` needs
         node = nodes.pop()
         if is_module(node):
             own.append(type(node))

@@ -1,9 +1,9 @@
-"""What similarity means. A kernel gives matrix blocks, its diagonal, and random features of the prior it stands for.
+"""Kernels: matrix blocks, their diagonal, and random features of the prior.
 
 base.py        Kernel, and the algebra k1 + k2, k1 * k2, 2.0 * k
-stationary.py  RBF, Matern12, Matern32, Matern52, RationalQuadratic: a formula of the scaled distance each
-rough_smooth.py RoughSmooth: a sum of two of these with one distance
-laplace.py     Laplace: the 1-norm; periodic.py: Periodic; linear.py: Linear, Constant; scaled.py: what they share
+stationary.py  RBF, Matern12, Matern32, Matern52, RationalQuadratic: formulas of the scaled distance
+rough_smooth.py RoughSmooth: a sum of two of these kernels with one distance
+laplace.py     Laplace: the 1-norm; periodic.py: Periodic; linear.py: Linear, Constant; scaled.py: the base class
 distances.py   squared distances by matrix products, accurate for near-duplicates in float32; sums over the inputs
 tanimoto.py    Tanimoto: fingerprints of molecules; counts.py: sums of minima, fast
 columns.py     On: a kernel on some of the columns; OnSphere: on longitude and latitude

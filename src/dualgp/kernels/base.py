@@ -43,13 +43,13 @@ class Kernel(eqx.Module):
         """
 
     def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
-        """The inputs on a scale where near points are strongly correlated. Only speed depends on it."""
+        """The inputs on a scale where near points are strongly correlated. Only the speed of solvers depends on it."""
         return jnp.asarray(x)
 
     def against(self, x1: Points, x2: Points, careful: bool = False) -> Callable[[Points], Float[Array, "n1 tile"]]:
-        """The function tile -> k(x1, tile), for tiles of x2: what depends on x1 or on all of x2 may be done once.
+        """The function tile -> k(x1, tile) for tiles of x2. Work that depends on x1 or on all of x2 is done once.
 
-        `careful`: in float32 to as many digits as can be had, where that takes longer.
+        `careful`: compute float32 distances to all digits, even where that takes longer.
         """
         return lambda tile: self(x1, tile)
 
@@ -59,24 +59,24 @@ class Kernel(eqx.Module):
 
     @property
     def is_stationary(self) -> bool:
-        """Whether it depends on differences of inputs only, so that they may be moved together."""
+        """Whether it depends on differences of inputs only, so that all inputs may be shifted."""
         return False
 
     @property
     def falls_with_distance(self) -> bool:
-        """Whether inputs with near `coordinates` are the strongly correlated ones: then a tree finds them."""
+        """Whether inputs with near `coordinates` are the strongly correlated ones, so that a tree finds them."""
         return self.is_stationary
 
     def points(self, x: Any, name: str = "x", d: int | None = None) -> AnyArray:
-        """Inputs as an (m, d) array that the kernel can take, or an error that says what is wrong with them."""
+        """Inputs as an (m, d) array that the kernel accepts; others are an error that says what is wrong."""
         return check_points(x, name, d)
 
     def stored(self, x: AnyArray, dtype: Any) -> Array:
-        """Such inputs as they are kept in memory, for arithmetic in `dtype` (float32 or float64)."""
+        """The inputs as they are kept in memory, for arithmetic in `dtype` (float32 or float64)."""
         return on_device(x, dtype)
 
     def to_sklearn(self, noise: float | None = None) -> Any:
-        """The same kernel for scikit-learn, where it has one; with a WhiteKernel if `noise` is given."""
+        """The same kernel of scikit-learn, if there is one; with a WhiteKernel if `noise` is given."""
         from dualgp.kernels.translate import as_sklearn
 
         return as_sklearn(self, noise)
@@ -97,7 +97,7 @@ class Kernel(eqx.Module):
 
 
 def _shown(value: Any) -> str:
-    """A hyperparameter with four digits; of a long vector the ends."""
+    """A hyperparameter with four digits; a long vector is cut in the middle."""
     if is_traced(value):
         return "traced"
     if not isinstance(value, (np.ndarray, jax.Array)):
@@ -108,7 +108,7 @@ def _shown(value: Any) -> str:
 
 
 class Pair(Kernel):
-    """What sums and products have in common."""
+    """The base class of sums and products."""
 
     left: eqx.AbstractVar[Kernel]
     right: eqx.AbstractVar[Kernel]

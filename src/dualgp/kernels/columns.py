@@ -1,4 +1,4 @@
-"""Kernels on a part of the inputs: on some columns, on the points of longitudes and latitudes."""
+"""Kernels of functions of the inputs: some of the columns, or points on a sphere."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from dualgp.kernels.features import ColumnFeatures, Features, SphereFeatures, Su
 
 
 class View(Kernel):
-    """A kernel of what is seen of the inputs: kernel(seen(x), seen(x'))."""
+    """A kernel of a function of the inputs: kernel(seen(x), seen(x'))."""
 
     kernel: eqx.AbstractVar[Kernel]
 
     @abstractmethod
     def seen(self, x: Points) -> AnyArray:
-        """What the kernel sees of (m, d) inputs."""
+        """The inputs of the inner kernel, from (m, d) inputs."""
 
     @abstractmethod
     def scales_seen(self, scales: Float[np.ndarray, " d"]) -> Float[np.ndarray, " c"]:
-        """About the standard deviations of what it sees, given those of the columns."""
+        """Approximate standard deviations of `seen`, from those of the columns."""
 
     @abstractmethod
     def seen_features(self, term: Term) -> Term:
-        """The features of all inputs, given those of what is seen."""
+        """The features as a function of all inputs, from those of the inner kernel."""
 
     def __call__(self, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
         return self.kernel(self.seen(x1), self.seen(x2))
@@ -66,8 +66,8 @@ class View(Kernel):
 class On(View):
     """kernel(x[:, start:stop], x'[:, start:stop]).
 
-    `On(Tanimoto(), 0, 1024) * On(Matern32(), 1024)` is similarity of molecules times similarity of the rest. Inputs of
-    such a mixture are kept as floats, four bytes a count.
+    `On(Tanimoto(), 0, 1024) * On(Matern32(), 1024)` is similarity of molecules times that of other columns. Such mixed
+    inputs are kept as floats, four bytes a count.
     """
 
     kernel: Kernel
@@ -110,11 +110,11 @@ class On(View):
 
 
 class OnSphere(View):
-    """kernel(p, p') of the points in space that belong to a longitude and a latitude in degrees.
+    """kernel(p, p') for the points p in space of longitudes and latitudes in degrees.
 
-    The distance is the chord, which for short ways is the length of the way over the surface; the date line and the
-    poles are places like others. `lengthscale` is in the unit of `radius`: by default km, on the earth.
-    `columns`: the places of longitude and latitude among the columns, in this order; others are not looked at.
+    The distance is the chord, which for near points is the distance over the surface; the date line and the poles need
+    no special care. `lengthscale` is in the unit of `radius`: by default km, on the earth.
+    `columns`: the numbers of the columns of longitude and latitude, in this order; other columns are ignored.
 
     `OnSphere(Matern32(500.0)) * On(Matern32(), 2)` for a table of longitudes, latitudes and something else.
     """

@@ -1,13 +1,12 @@
-"""Sums of minima of counts, for all pairs of rows: the work behind every block of a kernel on counts.
+"""Sums of minima of counts, for all pairs of rows: every block of a kernel on counts needs them.
 
 A fingerprint of 1,024 counts has some thirty that are not zero, and only those of one side matter:
 
     sum_c min(x_c, y_c)  =  sum over the columns c with x_c > 0  of  min(x_c, y_c)
 
-So rows become short lists of columns and counts, the other side is laid out column by column, and a list's entry is one
-run along a column: minimum and sum of bytes, 32 at a time in a processor's register. Measured on 2 cores, 1,024 counts
-of 97,045 real molecules: 3 ns an entry. The product of thermometer codes (min(x, y) = sum_t [x >= t][y >= t]) takes a
-matrix product 2,900 wide, about 100 ns; popcounts of packed codes 12 to 25 ns for the first of their three words alone.
+So rows become short lists of columns and counts, and the other side is stored column by column. Each entry of a list
+takes the minimum and the sum along a column, 32 bytes at a time in a register. On 2 cores, with 1,024 counts of real
+molecules, that takes 3 ns an entry; the product of thermometer codes (min(x, y) = sum_t [x >= t][y >= t]) takes 100.
 """
 
 from collections.abc import Callable
@@ -20,14 +19,14 @@ from jaxtyping import Array, Float, Int, UInt8
 
 from dualgp._types import AnyArray
 
-TOGETHER = 4  # entries of the lists in one step of the loop: 8 are as fast, and take twice as long to compile
+TOGETHER = 4  # entries of the lists in one step of the loop: 8 are as fast, and compile for twice as long
 LARGEST_COUNT = 255
-LARGEST_SUM = 65_535  # of a row: sums are kept in two bytes
+LARGEST_SUM = 65_535  # two bytes hold the sum of a row
 WORD = 32
 
 
 class Lists(NamedTuple):
-    """The nonzero counts of each row, TOGETHER of them in a part; `num_parts` are in use."""
+    """The nonzero counts of each row, in parts of TOGETHER; `num_parts` are in use."""
 
     columns: Int[Array, "parts n together"]
     counts: UInt8[Array, "parts n together"]
@@ -59,7 +58,7 @@ def row_sums(x: UInt8[AnyArray, "n d"]) -> Int[Array, " n"]:
 
 
 def sums_of_minima(x1: UInt8[AnyArray, "n1 d"]) -> Callable[[UInt8[AnyArray, "n2 d"]], Int[Array, "n1 n2"]]:
-    """A function from other rows to sum_c min(x1[i, c], x2[j, c]); what depends on x1 alone is done once."""
+    """A function from other rows to sum_c min(x1[i, c], x2[j, c]); work on x1 alone is done once."""
     lists = as_lists(x1)
     # A sum of minima is at most the row's own sum, so that most fit a byte: twice as many at a time.
     fits = jnp.max(row_sums(x1), initial=0) <= LARGEST_COUNT
@@ -67,15 +66,15 @@ def sums_of_minima(x1: UInt8[AnyArray, "n1 d"]) -> Callable[[UInt8[AnyArray, "n2
     return lambda x2: _block(lists, fits, x2)
 
 
-# One after the other where there are many small pairs of sets: side by side, all would have lists as long as the
-# longest and sums in two bytes, which takes nine times as long.
+# Pairs of sets one after the other: a vectorised loop would give all of them lists as long as the longest and sums in
+# two bytes, and take nine times as long.
 @jax.custom_batching.sequential_vmap
 def minima_of_pairs(x1: UInt8[AnyArray, "n1 d"], x2: UInt8[AnyArray, "n2 d"]) -> Int[Array, "n1 n2"]:
     """sum_c min(x1[i, c], x2[j, c]) from lists of the shorter side."""
     return sums_of_minima(x2)(x1).T if x1.shape[0] > x2.shape[0] else sums_of_minima(x1)(x2)
 
 
-# Compiled here as well as by whoever calls, because loops that are called as they are would be compiled at every call.
+# Compiled here, because otherwise these loops would be compiled at every call from Python.
 @jax.jit
 def _block(lists: Lists, fits: Array, x2: UInt8[AnyArray, "n2 d"]) -> Int[Array, "n1 n2"]:
     by_column = jnp.asarray(x2).T
@@ -98,8 +97,8 @@ def _add_up(lists: Lists, by_column: UInt8[Array, "d n2"], dtype: type) -> Int[A
 def as_lists(x: UInt8[AnyArray, "n d"]) -> Lists:
     """The nonzero counts of each row and their columns, in order; the rest of a list is zeros.
 
-    The k-th one is found in two looks: the word of 32 columns by the words' running number of nonzero counts, its place
-    in the word by that of the word's columns. (Sorting each row takes eight times as long.)
+    The k-th count is found in two steps: running sums of nonzero counts give its word of 32 columns, then its column in
+    the word. (Sorting each row takes eight times as long.)
     """
     x = jnp.asarray(x)
     n, d = x.shape
@@ -126,6 +125,6 @@ def as_lists(x: UInt8[AnyArray, "n d"]) -> Lists:
 
 
 def _running_sum(values: Array) -> Float[Array, "..."]:
-    """Along the last axis, by a matrix product: whole numbers, exact in float32, and quick to compile."""
+    """Cumulative sums along the last axis by a matrix product: exact for whole numbers, and quick to compile."""
     num = values.shape[-1]
     return values.astype(jnp.float32) @ jnp.asarray(np.triu(np.ones((num, num), np.float32)))

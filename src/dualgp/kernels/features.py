@@ -43,7 +43,7 @@ class Features(eqx.Module):
 
     @abstractmethod
     def resampled(self, key: RandomKey, num: int) -> "Features":
-        """Fewer features (num columns a term), drawn from these as from the whole distribution; works under jit."""
+        """Fewer features (num columns a term), a random choice of these; works inside `jax.jit`."""
 
     def __add__(self, other: "Features") -> "Features":
         return SumFeatures(self.terms + other.terms)
@@ -55,11 +55,11 @@ class Features(eqx.Module):
 class Term(Features):
     """sqrt(variance * weight) * wave, for independent random waves of one or more components each.
 
-    Weights sum to 1, and the components' squares of a wave to 1, so that phi(x) . phi(x) is the variance. A term that
-    needs no randomness has one wave, and goes with all waves of another term in a product.
+    Weights sum to 1, and so do the squares of the components of a wave, so that phi(x) . phi(x) is the variance. A term
+    that is not random has one wave, which in a product is paired with all waves of the other term.
     """
 
-    if TYPE_CHECKING:  # a field or a property; for type checkers an abstract field can only become a field
+    if TYPE_CHECKING:  # subclasses have a field or a property; type checkers do not allow that for abstract fields
 
         @property
         def weights(self) -> Float[AnyArray, " waves"]: ...
@@ -74,7 +74,7 @@ class Term(Features):
     @property
     @abstractmethod
     def components(self) -> int:
-        """Of each wave."""
+        """The number of components of each wave."""
 
     @abstractmethod
     def waves(self, x: Points) -> Float[Array, "m components waves"]:
@@ -108,7 +108,7 @@ class Term(Features):
         return self.chosen(index, jnp.full(num_waves, 1.0 / num_waves, weights.dtype))
 
     def times(self, other: "Term") -> "Term":
-        """The features of the product of two kernels. Waves are in random order, so that pairs are a fair draw."""
+        """The features of the product of two kernels. Waves are in random order, so that pairs are a random choice."""
         return _paired(self, other)
 
 
@@ -135,7 +135,7 @@ class FourierFeatures(Term):
         return FourierFeatures(jnp.asarray(self.omega)[index], weights, self.variance)
 
     def times(self, other: "Term") -> "Term":
-        """With frequencies on the other side too, cos(a) cos(b) averages to cos(a + b): half the columns of pairs."""
+        """Fourier features add their frequencies: cos(a) cos(b) averages to cos(a + b), half the columns of pairs."""
         if not isinstance(other, FourierFeatures):
             return _paired(self, other)
         weights = self.weights * other.weights
@@ -177,7 +177,7 @@ class PairedFeatures(Term):
 class LinearFeatures(Term):
     """sqrt(variance) * (x - centre) / lengthscale: not random, one wave with a component for each input.
 
-    Here the components' squares sum to what is multiplied by the variance, not to 1.
+    Here the squares of the components sum to the kernel at unit variance, not to 1.
     """
 
     slope: Float[AnyArray, " d"]
@@ -201,13 +201,13 @@ class LinearFeatures(Term):
 
 
 class SeenFeatures(Term):
-    """The features of a kernel that sees something else than all columns as they are."""
+    """The features of a kernel of a function of the inputs."""
 
     inner: eqx.AbstractVar[Term]
 
     @abstractmethod
     def seen(self, x: Points) -> AnyArray:
-        """What the kernel sees of the inputs."""
+        """The function of the inputs."""
 
     @property
     def weights(self) -> Float[AnyArray, " waves"]:
@@ -261,7 +261,7 @@ def points_on_sphere(x: Points, columns: tuple[int, int], radius: float) -> Floa
 
 
 def _paired(left: Term, right: Term) -> PairedFeatures:
-    """As many waves of both; a single one on the right goes with every wave of the other."""
+    """Products of the waves of two terms, one by one; a single wave on the right is paired with all others."""
     left, right = (right, left) if len(left.weights) == 1 else (left, right)
     if len(right.weights) == 1:
         return PairedFeatures(_first(left, max(1, len(left.weights) // right.components)), right)
@@ -270,7 +270,7 @@ def _paired(left: Term, right: Term) -> PairedFeatures:
 
 
 def _first(term: Term, num: int) -> "Term":
-    """The first `num` waves: a fair draw of those that are alike."""
+    """The first `num` waves, which are a random choice because waves are in random order."""
     if num == term.weights.shape[0]:
         return term
     weights = term.weights[:num]

@@ -1,9 +1,9 @@
 """Random frequencies of Fourier features, by Bochner's theorem: draws from the spectral density of a kernel.
 
-They are stratified by how far out they are. Where data are dense, the uncertainty that remains is that of the few
-highest frequencies of the prior, and plain draws hold too few of those: with 2,048 frequencies the posterior standard
-deviation then comes out wrong by 5 to 30 %, the same way everywhere. Strata of tail probability 1/2, 1/4, 1/8, ... with
-a fair share of frequencies each, and weights to match, bring that below 1 %.
+They are stratified by length. Where data are dense, the remaining uncertainty is that of the highest frequencies of the
+prior, and plain draws hold too few of those: with 2,048 frequencies the posterior standard deviation is then wrong by 5
+to 30 %, by the same factor everywhere. Strata of tail probability 1/2, 1/4, 1/8, ... with enough frequencies each, and
+weights to match, bring that below 1 %.
 """
 
 from collections.abc import Callable
@@ -21,17 +21,17 @@ Draw = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
 def draw_frequencies(
     draw: Draw, key: RandomKey, num: int, d: int
 ) -> tuple[Float[np.ndarray, "num d"], Float[np.ndarray, " num"]]:
-    """`num` frequencies in random order, stratified by how far out they are, and weights that sum to 1.
+    """`num` frequencies in random order, stratified by their length, and weights that sum to 1.
 
-    `draw(tail, d, rng)` gives one frequency for each number of `tail`, farther out the smaller the number is; for
-    uniform ones they have the kernel's spectral density. Drawn in float64, so that a seed means the same prior function
-    in every precision.
+    `draw(tail, d, rng)` gives one frequency for each tail probability in `tail`, longer for smaller ones; for uniform
+    tail probabilities they have the kernel's spectral density. They are drawn in float64, so that a seed means the same
+    prior function in every precision.
     """
     strata = min(NUM_STRATA, num)
     probability = 0.5 ** np.minimum(np.arange(1, strata + 1), strata - 1)  # 1/2, 1/4, ..., 2^-k, 2^-k
     if strata == 1:
         probability = np.ones(1)
-    share = np.sqrt(probability)  # between a fair share of the bulk and a fair share of the tail
+    share = np.sqrt(probability)  # a compromise between the bulk and the tail
     counts = 1 + np.floor((num - strata) * share / share.sum()).astype(int)
     counts[0] += num - counts.sum()
 
@@ -62,8 +62,8 @@ def spherical(length: Callable[[np.ndarray, int], np.ndarray]) -> Draw:
 def independent(size: Callable[[np.ndarray], np.ndarray]) -> Draw:
     """Frequencies of independent coordinates, for kernels that are products over the inputs.
 
-    `size(tails)`, for one column an input, is the absolute value exceeded with these probabilities. The least of d such
-    probabilities is below t with probability 1 - (1 - t)^d.
+    `size(tails)`, with one column for each input, is the absolute value exceeded with these probabilities. The smallest
+    of d such probabilities is below t with probability 1 - (1 - t)^d.
     """
 
     def draw(tail: np.ndarray, d: int, rng: np.random.Generator) -> Float[np.ndarray, "num d"]:

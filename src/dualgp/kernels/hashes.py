@@ -8,8 +8,8 @@ With r, c ~ Gamma(2, 1) and beta ~ Uniform(0, 1) for each column of each hash,
 
     t = floor(log(x_c) / r + beta),    log a = log(c) - r (t - beta + 1)
 
-and the hash is the pair (column, t) with the smallest a among columns with x_c > 0. Its sign is a mixture of the bits
-of t and of the column's own beta, and rides along as the last bit of log a: one number to carry through the search.
+and the hash is the pair (column, t) with the smallest a among columns with x_c > 0. Its sign is a hash of the bits of
+t and of the beta of the column. It is stored as the last bit of log a, so that the search carries one number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dualgp._types import AnyArray, Parameter, Points, RandomKey
 from dualgp.kernels.counts import TOGETHER, as_counts, as_lists
 from dualgp.kernels.features import Term
 
-# Rows and hashes at once: the tables of so many hashes stay in the cache while all rows go by.
+# Rows and hashes of one step: the tables of so many hashes stay in the cache for all rows.
 ROWS_AT_ONCE, HASHES_AT_ONCE = 128, 256
 
 
@@ -71,7 +71,7 @@ def _all_signs(
     """+1 or -1 for each hash of each row, some hashes and some rows at a time."""
     (m, d), num = counts.shape, r.shape[1]
     size = min(HASHES_AT_ONCE, num)
-    order = jnp.argsort(jnp.sum(counts > 0, axis=1, dtype=jnp.int32))  # rows with lists of a length go together
+    order = jnp.argsort(jnp.sum(counts > 0, axis=1, dtype=jnp.int32))  # rows with equally long lists together
     counts = jnp.concatenate([counts[order], jnp.zeros((-m % ROWS_AT_ONCE, d), jnp.uint8)])
     groups = counts.reshape(-1, ROWS_AT_ONCE, d)
 
@@ -113,7 +113,7 @@ def _bits(values: Array) -> Array:
 
 
 def _random_bit(word: Array, t: Array) -> Array:
-    """The top bit of a mixture, as good as independent for another word or another t (after MurmurHash3)."""
+    """A bit that is practically independent for different words and different t (after MurmurHash3)."""
     word = word * jnp.uint32(0x9E3779B1) + t * jnp.uint32(0x85EBCA6B)
     word = (word ^ (word >> 15)) * jnp.uint32(0xC2B2AE35)
     word = (word ^ (word >> 13)) * jnp.uint32(0x27D4EB2F)

@@ -17,7 +17,7 @@ from dualgp.kernels.scaled import check_scales, constant_diagonal, per_column
 
 
 def _as_centre(value: float | Sequence[float] | AnyArray) -> float | tuple[float, ...]:
-    """Something that can be compared, as it is no array for learning."""
+    """The centre as numbers and not as an array, because arrays are learned."""
     return tuple(np.asarray(value, np.float64).tolist()) if np.ndim(value) else float(value)  # type: ignore[arg-type]
 
 
@@ -25,8 +25,8 @@ class Linear(Kernel):
     """variance * sum_j (x_j - centre_j) (x'_j - centre_j) / lengthscale_j^2: straight lines, zero at the centre.
 
     `lengthscale` is a number or one per dimension; an infinite one means that the input has no slope. `centre`, a
-    number or one per dimension, is not learned: it belongs into the middle of the data, and `+ Constant()` lets the
-    lines have any height there. k(x, x) has no bound.
+    number or one per dimension, is not learned: set it to the middle of the data, and add `Constant()` to let lines
+    have any height there. k(x, x) has no bound.
     """
 
     lengthscale: Parameter = eqx.field(default=1.0, converter=as_parameter)
@@ -51,7 +51,7 @@ class Linear(Kernel):
         return LinearFeatures(jnp.broadcast_to(1.0 / self.lengthscale, d), centre, np.ones(1), self.variance)
 
     def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
-        """Zeros: lines hang together everywhere, and neighbourhoods are for the other terms of a sum to choose."""
+        """Zeros: lines are correlated everywhere, so that the other terms of a sum choose the neighbourhoods."""
         return 0.0 * self._scaled(x)[:, :1]
 
     def _scaled(self, x: Points) -> Float[Array, "n d"]:

@@ -1,4 +1,4 @@
-"""The periodic kernel: inputs are places on circles."""
+"""The periodic kernel: inputs are points on circles."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ MOST_HARMONICS = 1 << 20
 class Periodic(Scaled):
     """variance * exp(-sum_j (c_j / lengthscale_j)^2 / 2), c_j = period_j / pi * sin(pi (x_j - x'_j) / period_j).
 
-    c_j is the chord between two places on a circle with circumference `period_j`, so that `lengthscale` is in the
+    c_j is the chord between two points on a circle with circumference `period_j`, so that `lengthscale` is in the
     units of x: with a long period this is RBF. Both are numbers or one per dimension. Other libraries write it
     exp(-2 sum_j sin^2(pi (x_j - x'_j) / period_j) / l_j^2), with l = 2 pi lengthscale / period.
     Learning moves a period little: give one that is off by less than a period in all of the data.
@@ -57,25 +57,25 @@ class Periodic(Scaled):
         return FourierFeatures(omega * 2.0 * np.pi / period, weights, self.variance)
 
     def coordinates(self, x: Points) -> Float[AnyArray, "n c"]:
-        """Places on the circles, in units of the lengthscales."""
+        """Points on the circles, in units of the lengthscales."""
         x = as_floats(x)
         period, radius = self._period_and_radius(x)
-        angle = 2.0 * jnp.pi * _part_of_a_turn(x / period)
+        angle = 2.0 * jnp.pi * _fraction_of_turn(x / period)
         return jnp.concatenate([radius * jnp.cos(angle), radius * jnp.sin(angle)], axis=1)
 
     def _period_and_radius(self, x: Points) -> tuple[Any, Any]:
-        """The radii of the circles in units of the lengthscales."""
+        """The periods, and the radii of the circles in units of the lengthscales."""
         period = per_column(self, "period", self.period, x)
         lengthscale = per_column(self, "lengthscale", self.lengthscales, x)
         return period.astype(x.dtype), (period / (2.0 * np.pi * lengthscale)).astype(x.dtype)
 
 
 def _squared_chord(of_a: Array, of_b: Array, period: Array, radius: Array) -> Array:
-    return (2.0 * radius * _sine_of_half_turns(_part_of_a_turn((of_a - of_b) / period))) ** 2
+    return (2.0 * radius * _sine_of_half_turns(_fraction_of_turn((of_a - of_b) / period))) ** 2
 
 
 def _sine_of_half_turns(turns: Array) -> Array:
-    """sin(pi turns) between -1/2 and 1/2, by its series: XLA calls a function for each sine, at 20 times the time."""
+    """sin(pi turns) for turns between -1/2 and 1/2, by its series. XLA's own sine takes 20 times as long."""
     square = turns * turns
     places = range(7 if turns.dtype == jnp.float32 else 12)
     series = jnp.zeros_like(turns)
@@ -84,15 +84,15 @@ def _sine_of_half_turns(turns: Array) -> Array:
     return turns * series
 
 
-def _part_of_a_turn(turns: Array) -> Array:
-    """Between -1/2 and 1/2: sines of large numbers have no digits."""
+def _fraction_of_turn(turns: Array) -> Array:
+    """Turns modulo 1, between -1/2 and 1/2: sines of large numbers have no digits."""
     return turns - jnp.round(turns)
 
 
 def _harmonic(tail: Float[np.ndarray, " num"], radius: float) -> Float[np.ndarray, " num"]:
     """The smallest k with P(K > k) <= tail, for exp(-2 radius^2 sin^2(t / 2)) = sum_k P(K = k) cos(k t).
 
-    The coefficients are 2 I_k(radius^2) exp(-radius^2), and once that for k = 0 (I_k: a modified Bessel function).
+    P(K = k) is 2 I_k(radius^2) exp(-radius^2), and half of that for k = 0, with modified Bessel functions I_k.
     """
     from scipy.special import ive
 

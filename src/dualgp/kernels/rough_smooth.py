@@ -1,4 +1,4 @@
-"""The sum of a rough and a smooth kernel with shared relevances: one distance, two profiles."""
+"""The sum of a rough and a smooth kernel of one distance."""
 
 import math
 
@@ -20,7 +20,7 @@ class RoughSmooth(Stationary):
     """(Matern52(r) + rough * Matern12(r / stretch)) / (1 + rough): smooth functions with rough details.
 
     `rough`: the variance of the details relative to that of the smooth part; `stretch`: their lengthscales relative to
-    its own. Frequencies: those of either part, as often as its variance says.
+    its own. Frequencies: those of both terms, in proportion to their variances.
     """
 
     rough: Parameter = eqx.field(default=0.3, converter=as_parameter)
@@ -39,7 +39,7 @@ class RoughSmooth(Stationary):
         return (quadratic_times_exponential(squared, math.sqrt(5.0)) + rough * details) / (1.0 + rough)
 
     def frequency_length(self, tail: np.ndarray, d: int) -> np.ndarray:
-        """By halving the logarithm of the interval between the lengths of the two parts."""
+        """Found by bisection of the logarithm, between the lengths of the two terms."""
         rough, stretch = float(self.rough), float(self.stretch)
         ends = np.log([student_t_length(tail, d, 2.5), student_t_length(tail, d, 0.5) / stretch])
         low, high = ends.min(axis=0), ends.max(axis=0)
@@ -52,7 +52,7 @@ class RoughSmooth(Stationary):
 
 
 def _tail(length: np.ndarray, d: int, nu: float) -> np.ndarray:
-    """How probable longer frequencies of a Matern kernel are."""
+    """The probability that a frequency of a Matern kernel is longer."""
     from scipy.special import betainc
 
     return betainc(nu, d / 2, 2.0 * nu / (2.0 * nu + length**2))

@@ -1,4 +1,4 @@
-"""What kernels with a lengthscale and a variance have in common."""
+"""The base class of kernels with a lengthscale and a variance."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -59,13 +59,13 @@ class Scaled(Kernel):
 
 def constant_diagonal(variance: AnyArray, x: Points) -> Float[AnyArray, " n"]:
     """The variance for each row."""
-    if isinstance(x, np.ndarray) and isinstance(variance, np.ndarray):  # nothing to compile
+    if isinstance(x, np.ndarray) and isinstance(variance, np.ndarray):  # NumPy compiles nothing
         return np.full(x.shape[:1], variance, np.result_type(x, np.float32))
     return jnp.full(x.shape[:1], jnp.asarray(variance, as_floats(x).dtype))
 
 
 def per_column(kernel: Kernel, name: str, values: AnyArray, x: Points) -> AnyArray:
-    """The values of a hyperparameter, if they are a number or one for each column of x."""
+    """The values of a hyperparameter; an error unless they are a number or one for each column of x."""
     if values.ndim == 1 and values.shape[0] != x.shape[1]:
         raise ValueError(
             f"{type(kernel).__name__} has {values.shape[0]} {name}s, but x has {x.shape[1]} columns. "

@@ -1,4 +1,4 @@
-"""Stationary kernels: variance * profile(||(x - x') / lengthscale||^2), one formula a class.
+"""Stationary kernels: variance * profile(||(x - x') / lengthscale||^2). Each class is a formula.
 
 Each class gives its profile, and the distribution of the length of its frequencies (Bochner's theorem): the Fourier
 transform of the profile is a spherical density, and cos(omega . (x - x')) averaged over it is the profile again.
@@ -121,8 +121,8 @@ class RationalQuadratic(Stationary):
         return _scaled_normal_length(tail, d, float(self.power))
 
 
-# As functions of r^2, with their derivatives: by way of r, automatic differentiation would lose what equal points
-# contribute to second derivatives in x.
+# Functions of r^2 with derivatives by r^2: automatic differentiation through r would lose the contribution of equal
+# points to second derivatives in x.
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -153,7 +153,7 @@ def _quadratic_times_exponential_jvp(c: float, primals: tuple, tangents: tuple) 
 
 
 def student_t_length(tail: np.ndarray, d: int, nu: float) -> np.ndarray:
-    """N(0, I) * sqrt(2 nu / chi2_{2 nu}), with *one* chi-square a frequency: one a dimension is another kernel."""
+    """Lengths of N(0, I) * sqrt(2 nu / chi2_{2 nu}). One chi-square for each dimension would be another kernel."""
     from scipy.special import betaincinv
 
     share = betaincinv(nu, d / 2, tail)
@@ -161,11 +161,11 @@ def student_t_length(tail: np.ndarray, d: int, nu: float) -> np.ndarray:
 
 
 def _scaled_normal_length(tail: np.ndarray, d: int, power: float) -> np.ndarray:
-    """N(0, I) * sqrt(s) for s ~ Gamma(power) / power, by a table of P(length > t) = E_s[P(chi2_d > t^2 / s)]."""
+    """Lengths of N(0, I) sqrt(s), s ~ Gamma(power) / power, by a table of P(length > t) = E_s[P(chi2_d > t^2 / s)]."""
     from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, xlogy
 
     least, most = np.log(np.maximum([gammaincinv(power, 1e-17), gammainccinv(power, 1e-17)], 1e-200))
-    logarithm = np.linspace(least, most, 512)  # of power * s: its density is smooth and vanishes at both ends
+    logarithm = np.linspace(least, most, 512)  # nodes for power * s, whose density is smooth and vanishes at both ends
     density = np.exp(power * logarithm - np.exp(logarithm) - (xlogy(power, power) - power))
     density, s = density / density.sum(), np.exp(logarithm) / power
     longest = s[-1] * 2.0 * gammainccinv(d / 2, 1e-17)

@@ -26,7 +26,7 @@ ROWS_AT_ONCE = 4096
 class Tanimoto(Kernel):
     """variance * sum_c min(x_c, x'_c) / sum_c max(x_c, x'_c), for counts or bits: whole numbers from 0 to 255.
 
-    Of two inputs without any counts it is the variance. Inputs are kept as bytes where arithmetic is in float32.
+    For two inputs without counts it is the variance. Inputs are kept as bytes where arithmetic is in float32.
     There is no derivative in the inputs.
     """
 
@@ -71,7 +71,7 @@ class Tanimoto(Kernel):
         return draw_hashes(key, max(1, num_features), d, self.variance)
 
     def coordinates(self, x: Points) -> Float[Array, "n c"]:
-        """Square roots of the counts' shares of their sum (Hellinger's distance), projected at random."""
+        """Random projections of the square roots of counts divided by their sum (Hellinger's distance)."""
         d = x.shape[1]
         num = min(d, NUM_COORDINATES)
         signs = np.random.default_rng(0).choice([-1.0, 1.0], (d, num)) / np.sqrt(num)
@@ -90,7 +90,7 @@ class Tanimoto(Kernel):
 
 @jax.jit
 def _projected(x: Points, projection: Float[Array, "d c"]) -> Float[Array, "n c"]:
-    """In blocks of rows: as floats, all of them would take four times the memory of the data."""
+    """x @ projection, in blocks of rows: all counts as floats would take four times the memory of the data."""
 
     def project(row: Array) -> Array:
         counts = row.astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""Kernels in other words: scikit-learn's as ours, ours as scikit-learn's, and ours in other units of y."""
+"""Translation of kernels: from scikit-learn, to scikit-learn, and to other units of y."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MATERN: dict[float, type[RBF | Matern12 | Matern32 | Matern52]] = {
 
 
 def rescaled(kernel: Kernel, factor: float) -> Kernel:
-    """factor * kernel, with the factor where one would look for it: in the variance."""
+    """factor * kernel, with the factor in the variance."""
     if isinstance(kernel, (Scaled, Tanimoto, Linear, Constant)):
         return eqx.tree_at(lambda k: k.variance, kernel, np.asarray(kernel.variance * factor))
     if isinstance(kernel, Scale):
@@ -41,9 +41,9 @@ def rescaled(kernel: Kernel, factor: float) -> Kernel:
 
 
 def translated(kernel: Any, learning: bool = True, d: int | None = None) -> tuple[Kernel, float | None]:
-    """A kernel of ours as it is, one of scikit-learn's translated; and the level of a WhiteKernel added to it.
+    """The kernel, translated if it is scikit-learn's, and the level of a WhiteKernel added to it.
 
-    `d`: the number of inputs, where it is known. Some kernels have a counterpart only for one.
+    `d`: the number of inputs, if it is known. Some kernels have a counterpart for one input only.
     """
     if isinstance(kernel, Kernel):
         return kernel, None
@@ -138,7 +138,7 @@ def _as_theirs(kernel: Kernel, theirs: ModuleType) -> Any:
 
 
 def _with_one_lengthscale(kernel: Kernel, lengthscale: float, theirs: ModuleType) -> tuple[float, Any] | None:
-    """A factor and a kernel of theirs that knows no lengthscales by input."""
+    """A factor and a kernel of scikit-learn that has one lengthscale only; None if there is no such kernel."""
     if type(kernel) is RationalQuadratic:
         return float(kernel.variance), theirs.RationalQuadratic(lengthscale, float(kernel.power))
     if type(kernel) is Linear and kernel.centre == 0.0:

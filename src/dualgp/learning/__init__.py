@@ -1,14 +1,14 @@
 """Hyperparameters from data.
 
 learn.py       `learn`, and which method it takes
-problem.py     data, parameters, priors, box and deadline; method.py: what a method is and how it ends
+problem.py     data, parameters, priors, box and deadline; method.py: the interface of a method
 rows.py        the noise of every row; rows with equal inputs merged
-parameters.py  the numbers of a model as one vector; priors.py: what is believed about them before
+parameters.py  the parameters of a model as one vector; priors.py: their priors
 exact.py       all rows, exactly: small n
 vecchia.py     random points given their neighbours: any n, in seconds
 full.py        all rows by pathwise gradients (pathwise.py): any n, and the posterior comes with it
 subset.py      neighbourhoods, each exactly: the protocol of Lin et al. (2023)
-likelihood.py  the log likelihood of a group of rows; optimise.py: two optimisers; checkpoint.py: the file to go on from
+likelihood.py  the log likelihood of some rows; optimise.py: two optimisers; checkpoint.py: the file to resume from
 """
 
 from dualgp.learning.exact import Exact

@@ -2,8 +2,8 @@
 
 The rows are cut into neighbourhoods by halving. In random order, each is given the nearest of the rows that come before
 it (Vecchia's likelihood): the blocks are the factors of a joint density. Or each is given the nearest of all other
-rows, as a prediction is (a composite likelihood): that knows less about a model that is right, but a model that is not
-quite right is fitted to the distances that predictions meet, and not to those of rows of which most are not there yet.
+rows, as in a prediction (a composite likelihood). That is less efficient for a correct model, but it fits a wrong model
+to the distances of predictions, and not to the larger distances of the first rows in an order.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dualgp.learning.rows import RowNoise
 BLOCK_OPERATIONS = 16 * 192**3
 MOST_AT_ONCE = 64
 SEARCH_ENTRIES = 1 << 22  # distances at once: 16 MB
-QUERIES_AT_ONCE = 4096  # of a tree, between two looks at the clock
+QUERIES_AT_ONCE = 4096  # queries of a tree between two checks of the clock
 EACH = 24  # nearest rows of every row of a block, of which it is given the nearest that are not its own
-GROUPS = 16  # of blocks in an order: each is given rows of the groups before
+GROUPS = 16  # groups of blocks in an order: each is given rows of the groups before
 # Blocks times rows from which a k-d tree is quicker than looking at all rows: 512 blocks of 1.8 million rows with 11
 # inputs take 3 s by it.
 TREE_FROM = 1 << 27
@@ -45,7 +45,7 @@ class Blocks(NamedTuple):
 
     @property
     def num_rows(self) -> int:
-        """The rows that it is the likelihood of."""
+        """The number of rows whose likelihood this is."""
         return int(self.mask[:, -self.own :].sum())
 
 
@@ -183,7 +183,7 @@ def find_given(
 
 
 def _search_all(coordinates: Any, queries: Any, num: int, check_time: Callable[[], Any]) -> Int[np.ndarray, "m num"]:
-    """The nearest rows, the nearest first, by looking at all of them, some queries at a time."""
+    """The nearest rows in order of distance, by comparing all rows, some queries at a time."""
     norms, near = np.einsum("ij,ij->i", coordinates, coordinates), np.empty((len(queries), num), int)
     at_once = max(1, SEARCH_ENTRIES // len(norms))
     for start in range(0, len(queries), at_once):
@@ -199,7 +199,7 @@ def _search_all(coordinates: Any, queries: Any, num: int, check_time: Callable[[
 def _search_by_tree(
     coordinates: Any, queries: Any, num: int, check_time: Callable[[], Any]
 ) -> Int[np.ndarray, "m num"]:
-    """The same by a k-d tree."""
+    """The nearest rows by a k-d tree."""
     check_time()
     tree = cKDTree(coordinates, balanced_tree=False, compact_nodes=False)
     near = np.empty((len(queries), num), int)

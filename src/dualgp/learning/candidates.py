@@ -1,4 +1,4 @@
-"""Kernels that are compared by the data, and what came of it."""
+"""The kernels that learning compares, and the result of a comparison."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Choice(NamedTuple):
 
 
 def pick(values: dict[str, float]) -> Choice:
-    """The first of the kernels that made rows as probable as the best one did, or nearly."""
+    """The first of the kernels whose value is within MARGIN of the best."""
     best = max(values.values())
     return Choice(next(name for name, value in values.items() if value >= best - MARGIN), values)
 

@@ -1,8 +1,8 @@
-"""The file that lets learning go on where it was killed, to the same end: all numbers that were computed so far.
+"""The checkpoint of learning: all numbers computed so far.
 
-Learning is a sequence of decisions that depend on evaluations of a likelihood. A run that goes on makes the same
-decisions again, with the evaluations from the file instead of new ones, up to where the other one was killed. So an
-optimiser's memory, the rounds and the comparison of kernels need not be saved.
+Learning is a sequence of decisions that depend on evaluations of a likelihood. A resumed run makes the same decisions
+again, with the evaluations from the file instead of new ones, up to where the first run ended. So the state of the
+optimiser, the rounds and the comparison of kernels need not be saved.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class LearningFile:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a run that goes on has not yet come to where the other one ended."""
+        """Whether a resumed run has not yet reached the end of the file."""
         return self._place < len(self._numbers)
 
     def once(self, label: Iterable[float], compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """The numbers that `compute` gives, or gave in the run that this one goes on from.
+        """The numbers that `compute` returns, or returned in the run that this one resumes.
 
-        `label` says what they are about. If the other run asked for something else here, as a time limit may cause, its
-        numbers from here on are forgotten.
+        `label` identifies the evaluation. If the first run evaluated something else here, because of a time limit, the
+        rest of the file is not used.
         """
         label = np.array([*label], np.float64)
         if self.is_behind:
@@ -59,7 +59,7 @@ class LearningFile:
         return numbers
 
     def save(self) -> None:
-        """Write what there is, unless the file knows more."""
+        """Write the numbers so far, unless the file has more."""
         if self.files and not self.is_behind:
             sizes = np.array([len(numbers) for numbers in self._numbers], np.float64)
             weights = np.zeros((0, 0)) if self.weights is None else self.weights

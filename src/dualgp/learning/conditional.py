@@ -54,7 +54,7 @@ def _checked(value: Any, blocks: Blocks) -> float:
 
 @eqx.filter_jit
 def _sum(parameters: Parameters, vector: AnyArray, blocks: Any, own: int) -> tuple[Array, Array]:
-    """One block after the other: all that a block needs stays near its core."""
+    """Value and gradient, one block after another, so that the data of a block stay in the cache."""
 
     def add(total: tuple[Array, Array], block: Any) -> tuple[tuple[Array, Array], None]:
         moments, pull = jax.vjp(lambda vector: _moments(parameters, vector, own, *block), vector)
@@ -86,9 +86,9 @@ def _moments(
     mask: Bool[Array, " m"],
     terms: RowNoise | None,
 ) -> tuple[Float[Array, "m m"], Float[Array, "m k"], Array]:
-    """Covariance of a block's rows, y - mean, and what merged rows of its own say beyond these.
+    """Covariance of a block's rows, y - mean, and the further term of merged rows.
 
-    Rows that are not there are independent of all others, and zero.
+    Masked rows are independent of all others, and zero.
     """
     model, x = parameters.model(vector), x.astype(y.dtype)
     noise = jnp.broadcast_to(model.noise, mask.shape) if terms is None else terms.variance(model.noise)
@@ -108,7 +108,7 @@ def _solve(factor: Array, right: Array, **settings: Any) -> Array:
 
 
 def _log_density(factor: Float[Array, "m m"], whitened: Float[Array, "m k"], own: int) -> Float[Array, ""]:
-    """Without the constant."""
+    """The log density without its constant."""
     half_log_det = jnp.sum(jnp.log(jnp.diagonal(factor)[-own:]))
     return -0.5 * jnp.sum(whitened[-own:] ** 2) - whitened.shape[1] * half_log_det
 

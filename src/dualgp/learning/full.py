@@ -32,15 +32,15 @@ from dualgp.operators.merging import num_repeats
 from dualgp.posterior import Posterior
 from dualgp.solvers import BlockDescent, Result
 
-LEARN_SHARE = 0.6  # where time is limited: the rest is left to the last solve, which needs some five passes
-START_SHARE = 0.5  # where time is limited: how much of the time for learning `Neighbours` may take, if steps follow
-SOLVE_AND_GRADIENT = 2.0  # the time of a step over that of a gradient: with less time than that, none is begun
+LEARN_SHARE = 0.6  # with a time limit: the last solve, of about five passes, has the rest
+START_SHARE = 0.5  # with a time limit: the largest fraction of the time for learning that `Neighbours` takes
+SOLVE_AND_GRADIENT = 2.0  # the time of a step relative to a gradient: no step begins with less time left
 # The relative residual of each step's solve. On protein its error costs 2e-4 nats a point in the next step; 0.2 costs
 # 1e-3, as much as a step that is worth taking gains.
 LOOSE = 0.1
 # Neighbourhoods for the first curvature: 2,048 rows know it to a few per cent, and BFGS corrects it from then on.
 INFORMATION_GROUPS, INFORMATION_SIZE = 8, 256
-LEAST_INFORMATION = 1e-4  # a row: a parameter that the data say nothing about moves slowly rather than not at all
+LEAST_INFORMATION = 1e-4  # a row: parameters that the data do not determine move slowly
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class FullData(Method):
     - `num_steps`: at most. `gain`: stop once the next step promises less than this many nats a point.
     - `passes`: for each step's solve, which starts from the last one's weights. `num_samples`: for the gradient.
 
-    A gradient looks at all rows. A fifth of them is worthless: with 100,000 rows drawn from a known model it led from
-    that model's own lengthscales to ones a fifth as long.
+    A gradient uses all rows. A fifth of them does not suffice: with 100,000 rows drawn from a known model it led from
+    the true lengthscales to lengthscales a fifth as long.
     """
 
     stage: ClassVar[str] = "all rows"
@@ -67,12 +67,12 @@ class FullData(Method):
         with Stage() as stage:
             self._learn(best, key)
         is_over = stage.ending is Ending.INTERRUPTED
-        learned = replace(best.problem, deadline=problem.deadline, span=problem.span)  # of the last solve as well
+        learned = replace(best.problem, deadline=problem.deadline, span=problem.span)  # which covers the last solve
         posterior = None if is_over else _solve_last(learned, best.vector, key)
         return Outcome(learned, best.vector, stage.ending, posterior, best.choice)
 
     def _learn(self, best: Best, key: RandomKey) -> None:
-        """Move `best` up the likelihood. Where this is stopped, it is the best so far."""
+        """Increase the likelihood of `best`, which at any time is the best so far."""
         problem = best.problem.within(LEARN_SHARE)
         problem.check_time()
         seconds = self._measure_step(problem, best.vector)
@@ -85,7 +85,7 @@ class FullData(Method):
         self._climb(problem, best, QuasiNewton(problem.bounds, inverse), key)
 
     def _measure_step(self, problem: Problem, vector: Vector) -> float:
-        """How many seconds a solve and a gradient take; it does not matter where time is not limited."""
+        """Seconds of a solve and a gradient; 0 without a time limit."""
         if not problem.deadline.is_set:
             return 0.0
         columns = problem.y.shape[1] + self.num_samples
@@ -118,7 +118,7 @@ class FullData(Method):
         return np.append([0.0, posterior.solution.passes], gradient)
 
     def _solve(self, problem: Problem, vector: Vector, weights: Columns | None, key: RandomKey) -> Posterior:
-        """A solve that is good enough for a gradient."""
+        """A solve that is accurate enough for a gradient."""
         is_small, mesh = problem.n <= policy.SOLVE_EXACTLY_UP_TO, problem.last_solve.mesh
         solver = "auto" if is_small else BlockDescent(tol=LOOSE, max_passes=self.passes)
         settings = {
@@ -136,7 +136,7 @@ class FullData(Method):
 
 
 def _start_from_neighbours(problem: Problem, best: Best, key: RandomKey) -> None:
-    """A start that is quickly found; there is no harm in its running out of time."""
+    """Start from the result of `Neighbours`, even if it runs out of time."""
     found = Neighbours().run(problem.part(0.0, 0.3), key)
     best.problem, best.vector, best.choice = replace(found.problem, span=problem.span), found.vector, found.choice
     if found.ending in (Ending.STOPPED, Ending.INTERRUPTED):
@@ -144,7 +144,7 @@ def _start_from_neighbours(problem: Problem, best: Best, key: RandomKey) -> None
 
 
 def _solve_last(problem: Problem, vector: Vector, key: RandomKey) -> Posterior:
-    """The posterior of the learned model, from the last step's weights, as well as the user asked for."""
+    """The posterior of the learned model, to the user's tolerance, starting from the weights of the last step."""
     settings = {**problem.last_solve._asdict(), "checkpoint": problem.file.solve_path}
     rows, weights = problem.given_rows, problem.file.weights
     if weights is not None and len(weights) != len(rows.x) - num_repeats(rows.x):
@@ -155,7 +155,7 @@ def _solve_last(problem: Problem, vector: Vector, key: RandomKey) -> Posterior:
 def _condition(
     problem: Problem, rows: Rows, vector: Vector, weights: Columns | None, key: RandomKey, settings: dict[str, Any]
 ) -> Posterior:
-    """The same key at every step: the same random functions."""
+    """Condition with the same key in every step, and so with the same random functions."""
     start = None if weights is None else weights[:, : rows.y.shape[1] + settings["num_samples"]]
     run: dict[str, Any] = {"key": subkey(key, "condition"), "start": start, "max_seconds": problem.deadline}
     model = problem.parameters.model(vector)

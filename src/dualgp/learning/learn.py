@@ -31,8 +31,8 @@ from dualgp.posterior import Posterior
 from dualgp.solvers import Result, Solver, as_solver
 from dualgp.solvers.stopping import Deadline, as_deadline
 
-# Beyond, gradients from all rows took longer than all else, and changed RMSE by less than 0.2 %:
-# docs/project/lab_notes.md.
+# Beyond, gradients from all rows take longer than all other stages and change the RMSE by less than 0.2 %
+# (docs/project/lab_notes.md).
 ALL_ROWS_UP_TO = 20_000
 WORTH_A_STEP = 5e-3  # nats a row
 COMPARE_FROM = 100  # points: fewer say little about which kernel is best
@@ -41,7 +41,7 @@ LEAST_POINTS = 5  # without priors: fewer points than the parameters of the simp
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A learned model and how it came about.
+    """A learned model, and how it was learned.
 
     - `model`: the new GaussianProcess.
     - `posterior`: given all of the data, where learning has solved for it anyway (FullData); else None.
@@ -109,7 +109,7 @@ def learn(
       solves, as for `condition`.
     - `max_seconds`: end about then with the best so far; or a `Deadline` that has begun. `FullData` learns for 6/10 of
       it, so that the last solve has the rest.
-    - `checkpoint`: a file to note every step in. The same call goes on from there, to the same model. `FullData` has a
+    - `checkpoint`: a file that keeps every step. The same call resumes from it, to the same model. `FullData` has a
       second one, with ".solve" added, for its last solve. They are deleted when all is done.
     - `progress`: True shows a bar; a function is called with each `Step`, and may end learning by returning
       True.
@@ -151,7 +151,7 @@ def learn(
 
 
 def _conclude(problem: Problem, outcome: Outcome) -> Learned:
-    """The answer in the user's terms; files that are not needed any more are deleted."""
+    """The result for the user; checkpoints that are no longer needed are deleted."""
     result = Result.CONVERGED if outcome.posterior is None else outcome.posterior.solution.result
     interrupted = Ending.INTERRUPTED is outcome.ending or result is Result.INTERRUPTED
     is_late = result is not Result.CONVERGED and problem.deadline.is_over()
@@ -189,7 +189,7 @@ def _check_robust(y: np.ndarray, noise: Any, role: NoiseRole) -> None:
 
 
 def _quick(n: int) -> Method:
-    """A method that finds outliers."""
+    """The method with which outliers are found."""
     return Exact(num_starts=1) if n <= policy.LEARN_EXACTLY_UP_TO else Neighbours()
 
 
@@ -208,12 +208,12 @@ def _default(n: int) -> Method:
 
 
 def time_to_learn(deadline: Deadline, n: int) -> Deadline:
-    """The time that "auto" may take of a limit that a solve for the posterior has to keep as well."""
+    """The deadline of learning with "auto", within a limit that includes the solve for the posterior."""
     return deadline.share(LEARN_SHARE) if n > ALL_ROWS_UP_TO else deadline  # up to there, learning ends with a solve
 
 
 def _set_mean(model: GaussianProcess, rows: Rows) -> Learned:
-    """The mean of a constant is that constant; about the rest it says nothing."""
+    """The model of a constant target: its mean is the constant, other parameters stay."""
     mean = rows.y[0] if rows.y.shape[1] > 1 else rows.y[0, 0]
     message = f"All y are {np.array2string(mean, precision=4)}: the mean was set to it, the rest left as it was."
     return Learned(replace(model, mean=mean), None, (), message, noise=rows.variances(model.noise))

@@ -38,7 +38,7 @@ class Group(NamedTuple):
 
     @property
     def num_rows(self) -> int:
-        """How many."""
+        """The number of rows."""
         return len(self.y)
 
 
@@ -104,7 +104,7 @@ def _factorise(
 
 
 def _invert(factor: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m m"]:
-    """A^-1 from the Cholesky factor of A, in its place."""
+    """A^-1 from the Cholesky factor of A, computed in place."""
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
     return np.tril(inverse) + np.tril(inverse, -1).T
 
@@ -113,7 +113,7 @@ def _invert(factor: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m m"]:
 def _moments(
     parameters: Parameters, vector: AnyArray, x: Points, terms: RowNoise | None
 ) -> tuple[Float[Array, "m m"], Float[Array, "*k"], Any]:
-    """Covariance, means, and what merged rows say beyond these."""
+    """Covariance, means, and the further term of merged rows."""
     model = parameters.model(vector)
     noise = jnp.broadcast_to(model.noise, x.shape[:1]) if terms is None else terms.variance(model.noise)
     log_repeats = jnp.zeros(()) if terms is None else terms.log_repeats(model.noise)

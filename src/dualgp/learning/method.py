@@ -1,4 +1,4 @@
-"""What a method of learning is: it runs on a problem until it is done or stopped, and answers with an outcome."""
+"""The interface of a method of learning: it runs on a problem until it is done or stopped, and returns an outcome."""
 
 import enum
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ class Ending(enum.Enum):
 
 
 class Stop(Exception):
-    """Raised wherever learning has to end, also in the middle of an evaluation; a `Stage` catches it."""
+    """Raised where learning has to end, even within an evaluation; a `Stage` catches it."""
 
     def __init__(self, ending: Ending) -> None:
         self.ending = ending
@@ -47,9 +47,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The best parameters that a method found, and the posterior given all rows if it has solved for one.
+    """The best parameters that a method found, and the posterior given all rows if the method has solved for one.
 
-    `problem` is the one that was given, or the same with another kernel: then `choice` says why.
+    `problem` is the given one, or the same with another kernel, and then `choice` says why.
     """
 
     problem: "Problem"

@@ -17,10 +17,10 @@ from dualgp.learning.problem import Problem
 # L-BFGS stops when a step gains 1e-7 of the value, or when a point's gradient is below 1e-5. Both are far below the
 # 1e-3 nats a point from which `FullData` calls a gain worth a step.
 TOLERANCES = {"ftol": 1e-7, "gtol": 1e-5}
-NOT_DEFINITE = -1e10  # the value where a covariance has no factor: the line search comes back nearer
+NOT_DEFINITE = -1e10  # the value if a covariance has no factor: the line search then shortens its step
 LONGEST_STEP = 1.2  # in logarithms, so that no parameter changes by more than a factor of 3.3 in a step
-USUAL_STEPS = 30  # after so many, L-BFGS is nearly done: for the progress bar
-LEAST_CURVATURE = 1e-3  # relative to the slope: below, a step says too little about the curvature to learn from
+USUAL_STEPS = 30  # for the progress bar: L-BFGS takes about so many
+LEAST_CURVATURE = 1e-3  # relative to the slope: steps with less curvature do not update it
 
 
 @dataclass
@@ -40,11 +40,11 @@ class Search:
 
     @property
     def num_rows(self) -> int:
-        """The rows that this is the likelihood of."""
+        """The number of rows whose likelihood this is."""
         return sum(piece.num_rows for piece in self.pieces)
 
     def evaluate(self, vector: Vector) -> tuple[float, Vector]:
-        """Value and gradient for each row, or those of the run that this one goes on from."""
+        """Value and gradient for each row, or those of the run that this one resumes."""
         label = (self.num_rows, float(self.pieces[0].y.sum()))
         numbers = self.problem.file.once((*label, *vector), lambda: self._add_up(vector))
         value, gradient = float(numbers[0]), numbers[1:]
@@ -54,7 +54,7 @@ class Search:
         return value, gradient
 
     def _add_up(self, vector: Vector) -> np.ndarray:
-        """Value and gradient in one array. The clock is looked at between pieces."""
+        """Value and gradient in one array. The deadline is checked between pieces."""
         penalty, slope = self.problem.penalty(vector)
         value, gradient = -penalty, -slope
         for piece in self.pieces:
@@ -80,14 +80,14 @@ class Search:
 
 
 class QuasiNewton:
-    """Steps up a smooth function in a box: by a given inverse curvature, corrected by what the gradient does (BFGS)."""
+    """Quasi-Newton ascent in a box, from a given inverse curvature that changes of the gradient correct (BFGS)."""
 
     def __init__(self, bounds: Float[np.ndarray, "free 2"], inverse: Float[np.ndarray, "free free"]) -> None:
         self.bounds, self.inverse = bounds, inverse
         self.last: tuple[Vector, Vector] | None = None
 
     def advance(self, vector: Vector, gradient: Vector) -> tuple[float, Vector, float]:
-        """From the gradient at a point: the gain since the last point, the next point and the gain to expect there."""
+        """From the gradient at a point: the gain since the last point, the next point, and the gain expected there."""
         gained = 0.0 if self.last is None else self._update(*self.last, vector, gradient)
         self.last = (vector, gradient)
         step = self.inverse @ gradient

@@ -1,4 +1,4 @@
-"""The numbers of a model that are learned, as one vector without constraints.
+"""The learned parameters of a model as one unconstrained vector.
 
 Parameters are the array leaves of the model: the kernel's and the noise by their logarithms (they are positive), the
 mean in units of the standard deviation of y. A kernel needs no declaration beyond being a module with array leaves.
@@ -23,7 +23,7 @@ LEAST_NOISE = 1e-6  # relative to the variance of y: below, float64 factorisatio
 
 
 class Parameters(eqx.Module):
-    """Which numbers of `template` are free, and the way between models and vectors."""
+    """Which numbers of `template` are free, and the conversion between models and vectors."""
 
     template: GaussianProcess
     values: Float[np.ndarray, " all"]
@@ -41,7 +41,7 @@ class Parameters(eqx.Module):
                 raise ValueError(f"There is no parameter {name!r} to hold fixed. The model has {known}.")
         self.values = np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(template)])
         held = np.array([any(_matches(entry, name) for name in fixed) for entry in names])
-        # An infinite lengthscale says that its input does not matter: there is nothing to learn about it.
+        # An infinite lengthscale means that its input does not matter, and is not learned.
         self.free = np.flatnonzero(~held & np.isfinite(self.values))
         self.is_mean = np.array([names[i].partition("[")[0] == "mean" for i in self.free], bool)
 
@@ -63,7 +63,7 @@ class Parameters(eqx.Module):
         return np.where(self.is_mean, values / self.scale, np.log(np.where(self.is_mean, 1.0, values)))
 
     def model(self, vector: Float[AnyArray, " free"]) -> GaussianProcess:
-        """The model with these parameters: of NumPy arrays, or differentiable in a JAX vector."""
+        """The model with these parameters; differentiable in a JAX vector."""
         if isinstance(vector, jax.Array):
             learned = jnp.where(self.is_mean, vector * self.scale, jnp.exp(vector))
             values: Any = jnp.asarray(self.values).at[self.free].set(learned)

@@ -25,7 +25,7 @@ from dualgp.operators import KernelOperator
 from dualgp.posterior import Posterior
 
 TILE = 512  # rows and columns of K at a time: 1 MB in float32
-TILES_AT_ONCE = 64  # in a compiled call: 0.06 s with 9 inputs, 0.6 s with 90 and care (2 cores)
+TILES_AT_ONCE = 64  # in a compiled call: 0.06 s with 9 inputs, 0.6 s with 90 inputs and care (2 cores)
 
 
 @in_wide
@@ -52,7 +52,7 @@ def pathwise_gradient(
 
 @in_wide
 def measure_seconds(parameters: Parameters, vector: Vector, x: np.ndarray, num_columns: int) -> float:
-    """How long a gradient would take, from a part of it."""
+    """The seconds of a gradient, extrapolated from some tiles."""
     operator = _operator(parameters, vector, x, np.float32)
     tiles = _tiles(operator.x)
     v = jnp.zeros((*tiles.shape[:2], num_columns), jnp.float32)
@@ -65,20 +65,20 @@ def measure_seconds(parameters: Parameters, vector: Vector, x: np.ndarray, num_c
 
 
 def _operator(parameters: Parameters, vector: Vector, x: AnyArray, dtype: Any = None) -> KernelOperator:
-    """The operator of a solve, which knows how carefully entries of K are to be computed."""
+    """The operator of a solve, which decides whether distances need care."""
     model = parameters.model(vector)
     return KernelOperator(model.kernel, x, model.noise, memory=0, dtype=dtype)
 
 
 def _tiles(rows: AnyArray, filler: float | None = None) -> Float[Array, "tiles size columns"]:
-    """Rows in tiles; without a filler the last one is filled with a real point, as zeros could lie far away."""
+    """Rows in tiles; without a filler the last tile is padded with a real point, zeros could be far away."""
     padding = (-len(rows) % TILE, rows.shape[1])
     more = jnp.broadcast_to(rows[:1] if filler is None else jnp.asarray(filler, rows.dtype), padding)
     return jnp.concatenate([rows, more]).reshape(-1, TILE, rows.shape[1])
 
 
 def _shares(weights: Columns, k: int) -> Float[Array, " s"]:
-    """What each column counts in the gradient: those of k means 1/2, the samples together -k/2."""
+    """The weight of each column in the gradient: 1/2 for each of k means, -k/2 for all samples together."""
     return jnp.full(weights.shape[1], -0.5 * k / (weights.shape[1] - k), weights.dtype).at[:k].set(0.5)
 
 
@@ -109,7 +109,7 @@ def _kernel_gradient(
 def _noise_and_mean_gradient(
     parameters: Parameters, vector: AnyArray, v: Columns, share: Float[Array, " s"], terms: RowNoise | None, k: int
 ) -> Float[Array, " free"]:
-    """d/du of sum_i variance_i sum_s share_s v_is^2 + mean^T (1^T v_y), and of what merged rows say beyond that."""
+    """d/du of sum_i variance_i sum_s share_s v_is^2 + mean^T (1^T v_y), and the further term of merged rows."""
     wide = v.astype(vector.dtype)
     by_row, by_mean = jnp.sum(share * wide**2, axis=1), jnp.sum(wide[:, :k], axis=0)
 

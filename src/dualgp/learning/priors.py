@@ -2,7 +2,7 @@
 
 Every prior is log-normal, and its density is taken over the logarithm: the most probable value is the median. Values
 are relative to the data: lengthscales and periods to the standard deviations of x, variances and noise to the variance
-of y. The power of a rational quadratic kernel is a number by itself, and so are the ratios of a `RoughSmooth`.
+of y. The power of a rational quadratic kernel and the ratios of a `RoughSmooth` are pure numbers.
 """
 
 import math
@@ -44,7 +44,7 @@ DEFAULT_PRIORS: Mapping[str, LogNormal] = {
 """By the name of a parameter. BoTorch's for lengthscales; weak ones for the rest."""
 
 
-NUMBERS = ("power", "rough", "stretch")  # by themselves, relative to nothing
+NUMBERS = ("power", "rough", "stretch")  # pure numbers, not relative to the data
 
 
 class Penalty(NamedTuple):
@@ -94,7 +94,7 @@ def penalty(
 
 
 def scales_seen(template: GaussianProcess, name: str, scales: Float[np.ndarray, " d"]) -> Float[np.ndarray, " c"]:
-    """The standard deviations of what a parameter is about: all columns, or what the kernels around it see of them.
+    """The standard deviations of the inputs of a parameter's kernel: all columns, or those that it sees.
 
     Columns that share a lengthscale count once, with the scale of their distances.
     """

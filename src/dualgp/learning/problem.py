@@ -1,4 +1,4 @@
-"""What a method learns from: the data, the parameters and their priors, the box they live in, and the deadline."""
+"""The problem that a method solves: data, parameters, their priors and their box, and the deadline."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SOLVABLE_NOISE, SOLVABLE_VARIANCE = 4e-5, 2.0
 
 @dataclass(frozen=True)
 class Step:
-    """One step of learning: where it was, how good that is and what it took so far.
+    """One step of learning: parameters, value and cost so far.
 
-    `value` is the log likelihood (less the priors' penalty) for each point of what was looked at: all rows, some
-    neighbourhoods, or for full data an estimate of the gain since the start. `share` is how much of the work is done,
-    from 0 to 1, as far as one can know.
+    `value` is the log likelihood (less the priors' penalty) for each point of the rows used: all rows, or some
+    neighbourhoods; for full data an estimate of the gain since the start. `share` estimates how much of the work is
+    done, from 0 to 1.
     """
 
     stage: str
@@ -59,17 +59,17 @@ class Problem:
     rows: Rows
     parameters: Parameters
     penalty: Penalty
-    typical: Vector  # parameters of the size that the data suggest, whatever the model starts from
+    typical: Vector  # parameters on the scale of the data, independent of the start
     bounds: Float[np.ndarray, "free 2"]
     last_solve: LastSolve = field(default_factory=LastSolve)
     deadline: Deadline = field(default_factory=Deadline)
     file: LearningFile = field(default_factory=LearningFile)
     report: Callable[[Step], Any] = lambda step: None
     history: list[Step] = field(default_factory=list)
-    span: tuple[float, float] = (0.0, 1.0)  # which part of the whole work this is
-    name: str = ""  # of the kernel
-    rivals: Callable[[GaussianProcess], list[Problem]] | None = None  # the same with other kernels, from a model
-    given: Rows | None = None  # the rows as they were before equal inputs were merged
+    span: tuple[float, float] = (0.0, 1.0)  # the fraction of the whole work, from and to
+    name: str = ""  # the kernel
+    rivals: Callable[[GaussianProcess], list[Problem]] | None = None  # makes problems with other kernels from a model
+    given: Rows | None = None  # the rows before equal inputs were merged
     noise_unit: float = 1.0  # the usual factor of the noise
 
     @property
@@ -102,7 +102,7 @@ class Problem:
         return replace(self, deadline=self.deadline.share(share))
 
     def check_time(self) -> None:
-        """End learning if the deadline has come."""
+        """End learning if the deadline has passed."""
         if self.deadline.is_over():
             raise Stop(Ending.TIMED_OUT)
 
@@ -112,7 +112,7 @@ class Problem:
         return replace(self, span=(first + begin * (last - first), first + end * (last - first)))
 
     def note(self, stage: str, value: float, vector: Vector, share: float, passes: float = 0.0) -> None:
-        """Remember, save and report a step, after a `share` of this stage; end learning if whoever watches says so."""
+        """Record and report a step, after a `share` of this stage; end learning if its receiver returns True."""
         done = max(self.part(0.0, share).span[1], self.deadline.elapsed / self.deadline.seconds)
         step = Step(stage, value, self.parameters.model(vector), self.deadline.elapsed, passes, min(done, 1.0))
         self.history.append(step)
@@ -142,7 +142,7 @@ def make_problem(
 
 
 def _input_scales(x: np.ndarray) -> Float[np.ndarray, " d"]:
-    """The standard deviation of each column, 1 where it is constant or counts something."""
+    """The standard deviation of each column; 1 for constants and counts."""
     # Kernels on counts have no lengthscales, and the squares of a quarter of a million fingerprints take gigabytes.
     scales = np.ones(x.shape[1]) if x.dtype == np.uint8 else np.std(x, axis=0, dtype=np.float64)
     return np.where(scales > 0, scales, 1.0)
@@ -151,9 +151,9 @@ def _input_scales(x: np.ndarray) -> Float[np.ndarray, " d"]:
 def _box(
     parameters: Parameters, typical: Vector, y_variance: float, noise_unit: float, by_iterations: bool
 ) -> Float[np.ndarray, "free 2"]:
-    """LIMIT around the start and the data's scale; the noise is at least LEAST_NOISE, or what it starts from.
+    """LIMIT around the start and the scale of the data; the noise is at least LEAST_NOISE, or its start.
 
-    Where equations will be solved by iterations, variances and noise stay where these converge.
+    If equations will be solved by iterations, variances and noise stay where these converge.
     """
     start = parameters.start
     box = np.stack([np.minimum(start, typical) - LIMIT, np.maximum(start, typical) + LIMIT], axis=1)

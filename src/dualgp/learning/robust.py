@@ -4,14 +4,14 @@ Under a weight w(y) the generalised posterior is again that of a Gaussian proces
 
     noise / w^2   in place of the noise,        y - noise * d log w^2 / dy   in place of y
 
-and one solve. What the weight compares y with decides how robust it is (arXiv 2505.21133). Here row i is compared with
-what its nearest other rows say about it, a mean m and a standard deviation s of y. With z = (y - m) / s,
+and one solve. The robustness depends on what the weight compares y with (arXiv 2505.21133). Here row i is compared with
+its prediction from its nearest other rows, a mean m and a standard deviation s of y. With z = (y - m) / s,
 
     noise / w^2 = noise + s^2 (z / c)^4
 
-so that rows within a few s count as before, and the pull of a row falls with the third power of z. A weight that
-compares y with the noise alone, such as the paper's 1 / (1 + (y - m)^2 / c^2), lets outliers through where s is mostly
-doubt about the function. The model is learned without the rows that are outliers beyond doubt.
+so that rows within a few s count as before, and the influence of a row falls with the third power of z. A weight that
+compares y with the noise alone, such as the paper's 1 / (1 + (y - m)^2 / c^2), misses outliers where s is mostly
+uncertainty of the function. The model is learned without clear outliers.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from jaxtyping import Bool, Float
 from dualgp.gp import GaussianProcess
 from dualgp.solvers import BlockDescent
 
-# What says what a row should be: neighbours alone. There is nothing to solve, and nothing that rows kept aside decide.
+# Predictions by neighbours alone: there is nothing to solve, and no rows are kept aside.
 BY_NEIGHBOURS: dict[str, Any] = {"neighbours": 128, "num_far": 0, "num_samples": 0, "solver": BlockDescent()}
-INNER, OF_NORMAL = 0.8, 1.2815515655446  # this share of the rows at least is ordinary; a normal one is within so many s
-BEYOND_DOUBT = 6.0  # times the scale of ordinary rows: such rows are not learned from
+INNER, OF_NORMAL = 0.8, 1.2815515655446  # the inner fraction of the rows, and how many s it covers if y is normal
+BEYOND_DOUBT = 6.0  # times the scale of the inner rows: clear outliers, left out of learning
 SOFT = 4.0  # c
-MOST_ROUNDS = 10  # of looking for outliers with a given model
+MOST_ROUNDS = 10  # rounds of the search for outliers with a given model
 
 
 class Weighing(NamedTuple):
-    """How far rows are from what others say: `difference` = y - m, `spread` = s."""
+    """Rows compared with their predictions: `difference` = y - m, `spread` = s."""
 
     difference: Float[np.ndarray, " n"]
     spread: Float[np.ndarray, " n"]
@@ -45,13 +45,13 @@ class Weighing(NamedTuple):
         return noise + self._extra
 
     def shift(self, noise: Any) -> Float[np.ndarray, " n"]:
-        """What is added to y."""
+        """The shift of y."""
         difference = np.where(self.difference == 0, 1.0, self.difference)
         return 4.0 * noise * self._extra / (difference * self.variances(noise))
 
     @property
     def ordinary(self) -> Bool[np.ndarray, " n"]:
-        """Rows that are no outliers beyond doubt, by the scale of the inner rows."""
+        """Rows that are not clear outliers, by the scale of the inner rows."""
         z = np.abs(self.difference) / self.spread
         return z <= BEYOND_DOUBT * np.quantile(z, INNER) / OF_NORMAL
 
@@ -85,10 +85,10 @@ def weigh(
 def find_outliers(
     model: GaussianProcess, x: np.ndarray, y: Float[np.ndarray, " n"], noise: Float[np.ndarray, " n"]
 ) -> Weighing:
-    """Rows compared with ordinary ones by a model that may not fit yet, or that outliers would lead astray.
+    """Rows compared with ordinary ones, by a model that may not fit yet.
 
-    With as much more noise as all targets vary at first, so that nobody believes a single neighbour, then with as much
-    as ordinary rows differ from what others say, and then with none, until no row changes sides.
+    First the noise is increased by the variance of all targets, so that single neighbours have little weight, then by
+    the variance of the differences of ordinary rows, and then not at all, until the set of outliers stays the same.
     """
     found = weigh(model, x, y, noise + np.var(y))
     found = weigh(model, x, y, noise + np.mean(found.difference[found.ordinary] ** 2), found.ordinary)
@@ -107,9 +107,9 @@ def learn_robustly(
     y: Float[np.ndarray, " n"],
     factors: Float[np.ndarray, " n"],
 ) -> Any:
-    """What `learn` finds of a model in ordinary rows, with the variances and targets of all rows to condition on.
+    """`learn` on ordinary rows, with the variances and targets of all rows to condition on.
 
-    `quick`: the same, for finding out which rows these are. `factors`: what the noise is multiplied by in each row.
+    `quick`: a `learn` that is used to find these rows. `factors`: the factor of the noise of each row.
     """
     ordinary = find_outliers(model, x, y, float(model.noise) * factors).ordinary
     learned = quick(model, x[ordinary], y[ordinary], noise=_some(factors, ordinary))

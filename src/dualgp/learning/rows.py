@@ -1,14 +1,14 @@
-"""The rows that a likelihood is of: those with equal inputs merged, and the noise of each as a function of the model's.
+"""The rows of a likelihood: those with equal inputs are merged, and the noise of each is a function of the model's.
 
     variance_i  =  added_i + scale_i * noise
 
-where, for rows as they are given, `added` are known variances or `scale` factors such as 1 / weight. Both are smaller
-where rows were merged. What the rows of a group say about the noise beyond their mean is
+where `added` are known variances, or `scale` factors such as 1 / weight. Merged rows have smaller values of both. The
+likelihood of a group has a further term beside that of its mean,
 
     log p(y | f) - log p(mean | f)  =  -1/2 [repeats * log(2 pi v) + spread / v]  +  constant,     v = within + noise
 
-A copy of a record is not a second measurement of it: it would say that there is no noise. Rows that were entered twice
-are left out; where many are copies they count as often as they are there, but their agreement says nothing.
+A copy of a record is not a second measurement of it: it would imply zero noise. Rows that were entered twice are left
+out; if many rows are copies, they count as often as they occur, without the further term.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class RowNoise(NamedTuple):
         return self.added + self.scale * noise
 
     def log_repeats(self, noise: Any) -> Any:
-        """What groups say beyond their means, up to a constant."""
+        """The further term of merged rows, up to a constant."""
         numpy: Any = jnp if is_traced(noise, self) or isinstance(noise, Array) else np
         variance = self.within + noise
         return -0.5 * numpy.sum(self.repeats * numpy.log(2 * math.pi * variance) + self.spread / variance)
 
     def take(self, index: Int[np.ndarray, "*some"], mask: Bool[np.ndarray, "*some"] | None = None) -> RowNoise:
-        """Those of some rows; rows that are not there, by the mask, say nothing."""
+        """The noise of some rows; masked rows have no further term."""
         there: Any = 1.0 if mask is None else mask
         chosen = RowNoise(*(array[index] for array in self))
         return chosen._replace(repeats=chosen.repeats * there, spread=chosen.spread * there)
 
     def last(self, num: int) -> RowNoise:
-        """Those of the last rows."""
+        """The noise of the last rows."""
         return RowNoise(*(array[-num:] for array in self))
 
 
@@ -68,12 +68,12 @@ class Rows(NamedTuple):
 
     @property
     def usual_factor(self) -> float:
-        """By how much the noise of a row is multiplied, as a geometric mean."""
+        """The geometric mean of the factors of the noise."""
         return 1.0 if self.terms is None else float(np.exp(np.mean(np.log(np.asarray(self.terms.scale)))))
 
     @property
     def y_variance(self) -> float:
-        """The variance of the targets as they were given, on average over outputs; rows count by their precision."""
+        """The variance of the targets before merging, averaged over outputs; rows are weighted by their precision."""
         if self.terms is None:
             return float(np.mean(np.var(self.y, axis=0)))
         weights = 1.0 / np.asarray(self.terms.scale)
@@ -87,7 +87,7 @@ class Rows(NamedTuple):
 
 
 def as_rows(x: np.ndarray, y: np.ndarray, noise: Any, role: NoiseRole) -> Rows:
-    """The rows as they are given; `noise`: variances of them, to which the model's is added, or which it multiplies."""
+    """The rows before merging; `noise`: variances to which the model's noise is added, or factors of it."""
     n = len(y)
     y = as_columns(y)
     if role not in ("added", "factor"):
@@ -100,7 +100,7 @@ def as_rows(x: np.ndarray, y: np.ndarray, noise: Any, role: NoiseRole) -> Rows:
 
 
 def merge(rows: Rows) -> Rows:
-    """The rows with different inputs that say the same."""
+    """The rows with equal inputs merged."""
     if not num_repeats(rows.x):
         return rows
     copies = entered_twice(rows.x.T, rows.y)
@@ -110,11 +110,11 @@ def merge(rows: Rows) -> Rows:
     are_repeats = not is_copy(rows.x.T, rows.y).any()
     terms, n = rows.terms, len(rows.y)
     added = np.zeros(n) if terms is None else terms.added
-    # Where a known variance is added to the noise, equal rows are those with equal variances too.
+    # If known variances are added to the noise, rows are merged only if these are equal, too.
     x = rows.x if not added.any() else np.column_stack([np.asarray(rows.x, np.float64), added])
     merged = merge_rows(x, rows.y, None if terms is None else np.asarray(terms.scale))
     within, repeats, k = added[merged.first], (merged.repeats * rows.y.shape[1]).astype(float), merged.repeats + 1
-    if not are_repeats:  # but copies, where there is no spread
+    if not are_repeats:  # but copies, which have no spread
         repeats = np.where(merged.spread > 0, repeats, 0.0)
     found = RowNoise(within / k, merged.scale, within, repeats, merged.spread)
     return Rows(rows.x[merged.first], merged.y, found)

@@ -1,7 +1,7 @@
 """Learning from neighbourhoods: a few groups of near points, each with its exact likelihood.
 
 Lin et al. (2023) fit each neighbourhood by itself and average the results; here that is `separately=True`. Together,
-one model has to explain all of them: what one neighbourhood cannot tell (an input that is constant in it) others can.
+one model fits all of them, so that an input that is constant in one neighbourhood is learned from others.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Noise that depends on the inputs: log squared errors of predictions without the row, smoothed by a Gaussian process.
 
-With z_i = (y_i - m_i) / s_i, where m and s are what the nearest other rows say about y_i,
+With z_i = (y_i - m_i) / s_i, where m and s are the prediction of y_i from its nearest other rows,
 
-    log noise_i  =  log of the noise that s_i has  +  log z_i^2  -  E log chi^2_1  +  an error of variance pi^2 / 2,
+    log noise_i  =  log of the noise in s_i  +  log z_i^2  -  E log chi^2_1  +  an error of variance pi^2 / 2,
 
 E log chi^2_1 = -1.27. For k outputs z^2 is their average and chi^2_1 becomes chi^2_k / k. The field is that of a random
 sample of the rows, so that it is exact and small.
@@ -26,9 +26,9 @@ from dualgp.learning.robust import BY_NEIGHBOURS
 from dualgp.operators import policy
 from dualgp.posterior import Posterior
 
-ROUNDS = 2  # the second one with errors by the noise of the first
+ROUNDS = 2  # the second one uses the noise of the first
 LEARN_ROWS = 1_000  # that the field's lengthscales are learned from
-LEAST = 1e-8  # of z^2: an error of zero says that the noise is small, not that there is none
+LEAST = 1e-8  # the smallest z^2: an error of zero means small noise, not zero noise
 
 
 def noise_field(
@@ -61,7 +61,7 @@ def noise_field(
 
 
 def _squared_errors(model: GaussianProcess, x: np.ndarray, y: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """z^2, by the nearest rows."""
+    """z^2, with predictions from the nearest rows."""
     mean, std = model.condition(x, y, noise=noise, **BY_NEIGHBOURS).leave_one_out()
     return np.mean(((y - mean).reshape(len(y), -1) / std[:, None]) ** 2, axis=1)
 

@@ -1,8 +1,8 @@
 """Learning from blocks of rows given their neighbours: Vecchia's likelihood, all of it or a sample.
 
-In any order of the data, log p(y) = sum_b log p(y_b | y of all before), for small neighbourhoods b of rows. What came
-before matters through the nearest of it (Vecchia 1988). A random sample of the terms of a random order estimates the
-sum: coarse and fine scales, and the noise, in the proportions in which the likelihood of all rows has them.
+In any order of the data, log p(y) = sum_b log p(y_b | y of all before), for small neighbourhoods b of rows. Vecchia
+(1988) replaces the rows before by the nearest of them. A random sample of the terms of a random order estimates the
+sum: it has coarse and fine scales, and the noise, in the same proportions as the likelihood of all rows.
 
 Predictions of rows kept aside, each from its nearest rows, decide between kernels.
 """
@@ -31,18 +31,18 @@ Rows = Int[np.ndarray, " _"]
 
 STAGE = "neighbours"
 FIRST_BLOCKS, START_STEPS = 24, 15  # for the choice between starts
-KERNEL_BLOCKS, KERNEL_STEPS = 96, 15  # for the choice between kernels, and between rows before and all others
-GROWTH = 4  # each round has so many times the blocks of the one before
+KERNEL_BLOCKS, KERNEL_STEPS = 96, 15  # for the choice between kernels, and between earlier rows and all others
+GROWTH = 4  # the ratio of the numbers of blocks of two rounds
 MOST_WHOLE_ROUNDS = 2  # rounds with all blocks: the second cuts them by the lengthscales of the first
-SHORT = 16.0  # the second start has lengthscales so much shorter than the data suggest
-ASIDE, ASIDE_SHARE = 1024, 8  # rows kept aside: at most, and one in so many
+SHORT = 16.0  # the second start has lengthscales shorter by this factor
+ASIDE, ASIDE_SHARE = 1024, 8  # rows kept aside: at most so many, and at most one in eight
 PREDICTED_FROM = 128  # rows
 # What one of them counts at most. On covtype a row in a thousand is 20 and more off, and decided between kernels.
 MOST_DEVIATIONS = 5.0
 # A sample of m rows costs about p / (2 m) nats a row with p parameters: then 5e-4. Where p is 34 and m 2,048, far more.
 ROWS_PER_PARAMETER = 1000
 ORDER_MARGIN = 0.01  # nats a row: on precip 0.08, on elevators and pol less than nothing (benchmarks/candidates.py)
-OFF_SCALE = 1.0  # nats a row: a model for standardised y on y in the thousands is worse by more than that
+OFF_SCALE = 1.0  # nats a row: a start on a wrong scale is worse by more than that
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class Neighbours(Method):
         return Shape(self.size, self.num_near)
 
     def _choose_start(self, best: Best, rows: Rows, key: RandomKey) -> None:
-        """Long lengthscales or short ones: a likelihood may have an optimum near either."""
+        """Start with long or with short lengthscales: a likelihood may have an optimum near either."""
         problem, short = best.problem, best.problem.typical.copy()
         short[problem.parameters.is_lengthscale] -= math.log(SHORT)
-        # Lengthscales in the same proportions have the same neighbours.
+        # Proportional lengthscales have the same neighbours.
         blocks = find_blocks(problem, problem.typical, rows, FIRST_BLOCKS, self._shape, key)
         search = Search(problem.part(0.0, 0.05), likelihood_and_gradient, blocks, best.vector)
         best.climb(search, nearer_the_data(search), START_STEPS)
@@ -96,7 +96,7 @@ class Neighbours(Method):
 
     def _choose_kernel(self, best: Best, rows: Rows, aside: Rows, shape: Shape, key: RandomKey) -> None:
         """Every kernel climbs from the same place on the same blocks, and predicts the same rows kept aside."""
-        problem, a_while = best.problem, best.problem.deadline.elapsed  # compilation and two starts
+        problem, a_while = best.problem, best.problem.deadline.elapsed  # the time of compilation and two starts
         if problem.rivals is None:
             return
         num = min(KERNEL_BLOCKS, self.num_blocks)
@@ -107,7 +107,7 @@ class Neighbours(Method):
         searches, values = {problem.name: search}, {problem.name: score(problem, best.vector, asked, search.value)}
         rivals = problem.rivals(problem.parameters.model(best.vector))
         for rival in rivals:
-            if rival.name == "RBF" and pick(values).chosen != "Matern52":  # smoother than what was too smooth
+            if rival.name == "RBF" and pick(values).chosen != "Matern52":  # as Matern52 is too smooth
                 continue
             if problem.deadline.left < a_while:
                 break
@@ -163,7 +163,7 @@ class Best:
     choice: Choice | None = None
 
     def climb(self, search: Search, start: Vector, num_steps: int) -> None:
-        """Whatever ends the search, the best that it found counts."""
+        """Climb, and keep the best vector even if the search is stopped."""
         try:
             search.climb(start, STAGE, num_steps)
         finally:

@@ -3,9 +3,9 @@
 base.py    what a solver may ask: `Operator`
 kernel.py  `KernelOperator`: a kernel at data, in one place or sharded over devices
 dense.py   `DenseOperator`: a matrix in memory
-layout.py  where rows live; tiles.py: products tile by tile; cross.py: k(points, x) @ weights
+layout.py  rows on one device or sharded; tiles.py: products tile by tile; cross.py: k(points, x) @ weights
 noise.py   the noise of observations
-nearest.py the nearest rows of a point, and what they alone say about it
+nearest.py the nearest rows of a point, and predictions from them alone
 policy.py  every decision that depends on size or machine, once
 """
 

@@ -1,4 +1,4 @@
-"""What a solver may ask of a matrix."""
+"""The interface of a matrix, as solvers see it."""
 
 from abc import abstractmethod
 from typing import Any
@@ -17,7 +17,7 @@ from dualgp.operators.noise import Noise
 class Operator(eqx.Module):
     """A symmetric positive definite n x n matrix A = K + diag(noise), known through its products.
 
-    `layout` says where columns live: a solver places what it makes itself, and everything else is the operator's.
+    `layout` says on which devices columns live: a solver uses it to place the arrays that it makes.
     """
 
     noise: eqx.AbstractVar[Noise]
@@ -54,7 +54,7 @@ class Operator(eqx.Module):
 
     @abstractmethod
     def stretch(self) -> float:
-        """The error of an entry of K by rounded coordinates, in units of eps times the largest, for the host."""
+        """The error of an entry of K from rounded coordinates, in units of eps times the largest entry; on the host."""
 
     @abstractmethod
     def product(self, v: Columns) -> Columns:
@@ -66,23 +66,23 @@ class Operator(eqx.Module):
 
     @abstractmethod
     def coordinates(self) -> Float[AnyArray, "n c"]:
-        """A place for every row such that near rows are strongly correlated. On the host; only speed depends on it."""
+        """A point for each row such that near rows are strongly correlated. On the host; only speed depends on it."""
 
     @abstractmethod
     def check_rows(self, index: Indices, v: Columns, b: Columns) -> Float[np.ndarray, "batch s"]:
-        """`residual` on the host, as carefully as predictions are made: by this one, answers are certified."""
+        """`residual` on the host, by the program that makes predictions: solutions are certified by it."""
 
     @abstractmethod
     def subset(self, index: Int[np.ndarray, " rows"]) -> "Operator":
-        """The matrix of these rows and columns alone, by the same means."""
+        """The operator of these rows and columns alone."""
 
     @abstractmethod
     def fingerprint(self, *columns: Columns) -> Any:
-        """What tells this matrix and these columns from others, wherever they live: for checkpoints."""
+        """A tree that identifies this matrix and these columns in checkpoints; it does not depend on the layout."""
 
     @abstractmethod
     def features(self, key: RandomKey, num: int) -> Features:
-        """Random features of the kernel, for methods that estimate K by them."""
+        """Random features of the kernel, for solvers that estimate K by them."""
 
     @abstractmethod
     def feature_matrix(self, features: Features) -> Float[Array, "n num"]:

@@ -1,4 +1,4 @@
-"""k(points, x) @ weights, and functions of points at many of them, outside of any `jax.jit`."""
+"""k(points, x) @ weights, and evaluation of functions at many points, block by block."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Function = Callable[[Points], Columns]
 class CrossProduct(eqx.Module):
     """k(points, x) @ weights, streamed over the rows: (m, d) -> (m, s). Made by `KernelOperator.cross`.
 
-    Residuals are certified and means are predicted by this one function, so a certificate speaks of the predictions
-    that a user sees. It always takes care: in float32, a squared distance by matrix products has an error of eps times
-    the squared norms, and a point next to one of the rows would be taken for that row.
+    This one function certifies residuals and predicts means, so that a certificate holds for the predictions. It always
+    computes distances by differences: in float32, matrix products have an error of eps times the squared norms, which
+    makes a point near a row equal to that row.
     """
 
     kernel: Kernel
@@ -72,9 +72,9 @@ def evaluate(function: Function, x: Any, data: Points, kernel: Kernel) -> AnyArr
 def evaluate_blocks(
     functions: tuple[Function, ...], x: Any, data: Points, kernel: Kernel
 ) -> Iterator[tuple[AnyArray, tuple[AnyArray, ...]]]:
-    """Blocks of points, each with the values of several functions there; traced points are a single block.
+    """Blocks of points with the values of several functions there; traced points are a single block.
 
-    Blocks have few different shapes, so that little is compiled.
+    Blocks have few different shapes, so that few programs are compiled.
     """
     points = kernel.points(x, "x", data.shape[1])
     if is_traced(points, functions):
@@ -97,7 +97,7 @@ def _few_sizes(function: Function) -> Function:
 def _evaluate_block(function: Function, points: AnyArray, size: int, dtype: Any) -> np.ndarray:
     points, m = np.asarray(points), points.shape[0]
     # Padded with real points: zeros could lie far away, and distances are centred on what is evaluated.
-    with np.errstate(over="ignore"):  # callers refuse answers that are not finite
+    with np.errstate(over="ignore"):  # callers check for infinities
         points = points.astype(dtype)
     padded = np.resize(points, (size, points.shape[1])) if m else np.zeros((size, points.shape[1]), dtype)
     return np.asarray(_call(function, padded))[:m]

@@ -1,4 +1,4 @@
-"""A matrix that is in memory."""
+"""The operator of a matrix in memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dualgp.operators.base import Operator
 from dualgp.operators.layout import Local
 from dualgp.operators.noise import Noise, as_noise
 
-COORDINATE_COLUMNS = 32  # enough to tell which rows are alike: their entries in a few columns are
+COORDINATE_COLUMNS = 32  # rows are alike if their entries in a few columns are
 
 
 class DenseOperator(Operator):
-    """A = K + diag(noise) for a matrix K that is in memory; `noise`: a variance, or one for each row."""
+    """A = K + diag(noise) for a matrix K in memory; `noise` is a variance, or one for each row."""
 
     matrix: Float[AnyArray, "n n"]
     noise: Noise

@@ -1,4 +1,4 @@
-"""The matrix of a kernel at data: kept where it fits, otherwise computed tile by tile whenever it is needed."""
+"""The matrix of a kernel at data: kept if it fits into memory, otherwise computed tile by tile for each product."""
 
 from __future__ import annotations
 
@@ -32,11 +32,9 @@ class KernelOperator(Operator):
     - `mesh`: devices to shard the rows over: a `jax.sharding.Mesh`, a number, "all" or a list; by default none. Every
       process passes the whole data as x. A memory map, or anything else with a shape and slices, is read only where
       this process has rows.
-    - `memory`: bytes that may be spent (by each device) on keeping K; by default a quarter of the machine's memory.
-      K is kept if it fits (each product then reads it), otherwise its entries are computed whenever they are needed.
-      0 means always.
-    - `few_passes`: whether K is needed a few times only. Then, without `memory`, it is not kept where that takes
-      as long as it saves.
+    - `memory`: bytes of each device that may keep K; by default a quarter of its memory. If K fits, it is kept and each
+      product reads it. Otherwise, and always with 0, each product computes its entries.
+    - `few_passes`: whether K is needed a few times only. Then, without `memory`, it is not kept unless that saves time.
     - `dtype`: the precision; by default that of `x` (float32 or float64; wide integers become float64, bytes float32).
 
     A product of B rows with sharded data is, on each device, tiles of its own columns of K, and one all-reduce of B x s
@@ -94,7 +92,7 @@ class KernelOperator(Operator):
         return self._rows(index, v, b)
 
     def _rows(self, index: Indices, v: Columns, b: Columns | None) -> Float[Array, "batch s"]:
-        """A[index] @ v - b[index] with one all-reduce: one for each term would send as much again."""
+        """A[index] @ v - b[index] with one all-reduce for both terms."""
         layout = self.layout
 
         def shard(kernel: Kernel, source: Any, v: Columns, b: Any, index: Indices, noise: AnyArray) -> Columns:
@@ -103,14 +101,8 @@ class KernelOperator(Operator):
             own = noise[:, None] * layout.take(v, index)
             return layout.sum_shards(product + (own if b is None else own - layout.take(b, index)))
 
-        specs = (
-            EVERYWHERE,
-            (layout.columns, EVERYWHERE, layout.rows),
-            layout.rows,
-            layout.rows,
-            EVERYWHERE,
-            EVERYWHERE,
-        )
+        rows = layout.rows
+        specs = (EVERYWHERE, (layout.columns, EVERYWHERE, rows), rows, rows, EVERYWHERE, EVERYWHERE)
         source = (None, self._points(index), self.x) if self.kept is None else (self.kept, None, None)
         noise = self.noise.diagonal(index, v.dtype)
         return layout.map_shards(shard, specs, EVERYWHERE)(self.kernel, source, v, b, index, noise)
@@ -132,7 +124,7 @@ class KernelOperator(Operator):
         return layout.data_only(product.at[index].add(noise * u))
 
     def block(self, index: Indices, dtype: Any = None) -> Float[Array, "batch batch"]:
-        # Computed even where K is kept: gathering 600 x 600 entries from 900 MB takes 4 ms, computing them 1 ms.
+        # Computed even if K is kept: gathering 600 x 600 entries from 900 MB takes 4 ms, computing them 1 ms.
         dtype = jnp.dtype(dtype or self.dtype)
         points = self._points(index)
         points = points if points.dtype == jnp.uint8 and dtype == jnp.float32 else points.astype(dtype)
@@ -173,7 +165,7 @@ class KernelOperator(Operator):
         return matrix
 
     def coordinates(self) -> Float[AnyArray, "n c"]:
-        # Every process cuts the neighbourhoods for itself, from all rows.
+        # Every process cuts the neighbourhoods of all rows by itself.
         return self.kernel.coordinates(self.layout.read_rows(self.x if self.replicated is None else self.replicated))
 
     def cross(self, weights: Columns) -> CrossProduct:
@@ -191,7 +183,7 @@ class KernelOperator(Operator):
         return KernelOperator(self.kernel, x, noise, mesh=mesh, memory=memory, dtype=self.dtype)
 
     def fingerprint(self, *columns: Columns) -> Any:
-        # Whether K is kept makes no difference.
+        # A run may resume whether or not K is kept.
         arrays = [self.layout.summarise(array) for array in (self.x, *columns)]
         return self.kernel, self.noise, self.n, str(self.dtype), arrays
 
@@ -202,7 +194,7 @@ class KernelOperator(Operator):
         return self.layout.data_only(features(self.x))
 
     def largest_variance(self) -> float:
-        x = np.asarray(self.x) if isinstance(self.layout, Local) else self.x  # by NumPy there is nothing to compile
+        x = np.asarray(self.x) if isinstance(self.layout, Local) else self.x  # NumPy compiles nothing
         return float(self.kernel.diagonal(x).max())
 
     def stretch(self) -> float:
@@ -228,41 +220,40 @@ class KernelOperator(Operator):
         return policy.needs_care(self.n, float(extent.squared), self.largest_variance(), self.noise.smallest)
 
     def _keep(self, memory: int | None, few_passes: bool) -> Float[Array, "n height"] | None:
-        """K, each device with the columns of its own rows, where it fits: the same decision in every process."""
-        devices = self.layout.num_devices
-        fits = policy.keeps_kernel_matrix(
-            self.n * self.layout.height // devices * self.dtype.itemsize,
-            memory,
-            few_passes=few_passes,
-            is_cheap=self.kernel.falls_with_distance and self.dtype == jnp.float32,
-            share=1.0 if isinstance(self.layout, Local) else 1.0 / jax.local_device_count(),
-        )
+        """K, sharded by columns, if it fits; None otherwise. All processes decide alike."""
+        x: Any = self.x
+        device = x.addressable_shards[0].device
+        is_shared = self.layout.mesh is not None and device.platform == "cpu"  # CPU devices share the machine's memory
+        most = policy.memory_of(device) / (jax.local_device_count("cpu") if is_shared else 1)
+        size = self.n * self.layout.height // self.layout.num_devices * self.dtype.itemsize
+        is_cheap = few_passes and self.kernel.falls_with_distance and self.dtype == jnp.float32
+        fits = policy.keeps_kernel_matrix(size, memory, most, is_cheap)
         return _assemble(self.kernel, self.x, self.layout, self.careful) if self.layout.agree(fits) else None
 
 
 class Extent(NamedTuple):
-    """How far the data reach in units of the lengthscales: the largest coordinate, the mean squared norm if centred."""
+    """The size of the data in lengthscales: the largest coordinate, and the mean squared norm after centring."""
 
     largest: Float[AnyArray, ""]
     squared: Float[AnyArray, ""]
 
 
 def _extent(kernel: Kernel, x: Points, layout: Layout) -> Extent:
-    """By NumPy where all rows are here: there is nothing to compile."""
+    """The size of the data; by NumPy, which compiles nothing, if this process has all rows."""
     if isinstance(layout, Local):
         return _measure(kernel, np.asarray(x))
     return eqx.filter_jit(_measure)(kernel, x)
 
 
 def _measure(kernel: Kernel, x: Points) -> Extent:
-    with np.errstate(over="ignore"):  # coordinates that are too large for their squares are refused
+    with np.errstate(over="ignore"):  # coordinates whose squares overflow are refused later
         coordinates: Any = kernel.coordinates(x)
         centred = coordinates - coordinates.mean(axis=0)
         return Extent(abs(coordinates).max(initial=0.0), (centred**2).sum(axis=1).mean())
 
 
 def _check_distances(d: int, extent: Extent) -> None:
-    """Squared distances must not overflow: inf - inf would be a NaN in the middle of a solve."""
+    """Refuse coordinates whose squared distances overflow: inf - inf would be a NaN in a solve."""
     largest = np.asarray(extent.largest)
     if not float(largest) < math.sqrt(float(jnp.finfo(largest.dtype).max) / (8 * d)):
         raise ValueError(
@@ -278,9 +269,9 @@ def _block(kernel: Kernel, x1: Points, x2: Points) -> Float[Array, "n1 n2"]:
 
 @compiled
 def _assemble(kernel: Kernel, x: Points, layout: Layout, careful: bool) -> Float[Array, "n height"]:
-    """K in row blocks, each device with the columns of its own rows: a product then reads whole rows of its shard."""
+    """K, sharded by columns and computed in row blocks, so that a product reads whole rows of a shard."""
 
-    def shard(kernel: Kernel, everything: Points, x: Points) -> Float[Array, "n share"]:
+    def shard(kernel: Kernel, everything: Points, x: Points) -> Float[Array, "n shard"]:
         block = lambda rows: kernel.against(everything[rows], x, careful)(x)  # noqa: E731
         return in_row_blocks(block, layout.n, x.shape[0], precision(x))
 

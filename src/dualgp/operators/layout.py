@@ -1,6 +1,6 @@
-"""Where the rows of a problem live: in one place (`Local`), or in shards on the devices of a mesh (`Sharded`).
+"""Where the rows of a problem live: on one device (`Local`), or in shards on the devices of a mesh (`Sharded`).
 
-An operator has a layout and asks it for everything that depends on placement, so that there is one operator. JAX wants
+An operator has a layout, which does everything that depends on placement, so that one operator serves both. JAX wants
 shards of equal size: a sharded array has up to one row for each device more than there are data. This padding is zero
 in all columns that a solver sees, and no random number depends on it: answers do not depend on the number of devices.
 """
@@ -30,7 +30,7 @@ EVERYWHERE = PartitionSpec()
 
 @dataclass(frozen=True)
 class Local:
-    """All rows in one place. Specs say where the arguments of `map_shards` are: `rows`, `columns`, `EVERYWHERE`."""
+    """All rows on one device. `rows`, `columns` and `EVERYWHERE` are specs of the arguments of `map_shards`."""
 
     n: int
 
@@ -50,19 +50,19 @@ class Local:
         return slice(0, self.n)
 
     def place_own(self, own: AnyArray, repeat_first: bool = False) -> Array:
-        """The array whose rows of this process are `own`; padding is zero, or repeats the first of them."""
+        """The array whose rows of this process are `own`; padding is zero, or repeats the first row."""
         return jnp.asarray(own)
 
     def place(self, array: AnyArray, dtype: Any) -> Columns:
-        """(n, s) columns where products want them. Of a memory map only this process's rows are read."""
+        """(n, s) columns, placed for products. Only this process's rows of a memory map are read."""
         return on_device(array, dtype)
 
     def holds(self, array: Any) -> bool:
-        """Whether an array has been placed like this, and must not be placed again."""
+        """Whether an array has this placement already."""
         return False
 
     def replicate(self, state: Any) -> Any:
-        """A solver's state, placed as its steps return it, so that they are compiled once."""
+        """The state of a solver, placed as its steps return it, so that they are compiled once."""
         return state
 
     def collect(self, array: AnyArray) -> np.ndarray:
@@ -70,7 +70,7 @@ class Local:
         return np.asarray(array)
 
     def read_rows(self, array: AnyArray, index: Indices | None = None) -> np.ndarray:
-        """array[index], or all rows, in the host's memory: by NumPy where they are here, as that compiles nothing."""
+        """array[index], or all rows, in the host's memory."""
         return np.asarray(array) if index is None else np.asarray(array)[index]
 
     def read_own(self, array: AnyArray) -> np.ndarray:
@@ -83,11 +83,11 @@ class Local:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this is the only process: only then may it stop by itself."""
+        """Whether this is the only process. Only then may it stop without the others."""
         return True
 
     def agree(self, value: float) -> float:
-        """The value in the first process: all processes must decide by the same one."""
+        """The value of the first process, so that all processes decide alike."""
         return value
 
     def stack(self, array: np.ndarray) -> np.ndarray:
@@ -107,7 +107,7 @@ class Local:
         return array[index]
 
     def take_own(self, array: AnyArray) -> Any:
-        """Inside `map_shards`: the rows of this shard, of an array with all rows."""
+        """Inside `map_shards`: the rows of this shard, from an array with all rows."""
         return array
 
     def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> Any:
@@ -125,9 +125,9 @@ class Local:
 
 @dataclass(frozen=True)
 class Sharded:
-    """n rows over the devices of a mesh, in order: each holds `height / num_devices` of them, the last ones less.
+    """n rows over the devices of a mesh, in order: each has `height / num_devices` of them, padding included.
 
-    The contract of each method is in `Local`.
+    `Local` documents the methods.
     """
 
     n: int
@@ -138,13 +138,13 @@ class Sharded:
         return self.mesh.size
 
     @property
-    def share(self) -> int:
-        """Rows of an array on each device."""
+    def rows_per_device(self) -> int:
+        """Rows of an array on each device, padding included."""
         return -(-self.n // self.num_devices)
 
     @property
     def height(self) -> int:
-        return self.share * self.num_devices
+        return self.rows_per_device * self.num_devices
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ class Sharded:
 
     @property
     def sharding(self) -> NamedSharding:
-        """How an array of `height` rows is cut."""
+        """The sharding of an array with `height` rows."""
         return NamedSharding(self.mesh, self.rows)
 
     @cached_property
@@ -230,7 +230,7 @@ class Sharded:
         return array[None] if self.is_alone else np.asarray(multihost_utils.process_allgather(array))
 
     def map_shards(self, function: Callable, specs: Any, out: Any) -> Callable:
-        # Sums over tiles start from zeros that are the same everywhere, which the check of varying values refuses.
+        # Sums over tiles start from zeros that are equal on all devices, which check_vma would refuse.
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
 
     def sum_shards(self, array: AnyArray) -> Any:
@@ -243,7 +243,7 @@ class Sharded:
 
     def take_own(self, array: AnyArray) -> Any:
         padded = jnp.pad(array, ((0, self.height - array.shape[0]), (0, 0)))
-        return jax.lax.dynamic_slice_in_dim(padded, self._first_row(), self.share)
+        return jax.lax.dynamic_slice_in_dim(padded, self._first_row(), self.rows_per_device)
 
     def visit_shards(self, add: Callable, total: AnyArray, shards: tuple[AnyArray, ...]) -> Any:
         ring = [(i, (i + 1) % self.num_devices) for i in range(self.num_devices)]
@@ -263,21 +263,21 @@ class Sharded:
         return jax.lax.with_sharding_constraint(array, self.sharding)
 
     def _first_row(self) -> Array:
-        return jax.lax.axis_index(self.axes).astype(jnp.int32) * self.share
+        return jax.lax.axis_index(self.axes).astype(jnp.int32) * self.rows_per_device
 
 
 Layout = Local | Sharded
 
 
 def make_layout(n: int, devices: Mesh | int | str | Sequence[jax.Device] | None) -> Layout:
-    """The layout of n rows over a mesh, a number of the devices there are, "all" of them or a list; None is `Local`."""
+    """The layout of n rows over these devices (see `as_mesh`); None is `Local`."""
     return Local(n) if devices is None else Sharded(n, as_mesh(devices))
 
 
 def as_mesh(devices: Any) -> Mesh:
-    """A mesh of these devices: a mesh itself, a number of the devices there are, "all" of them, or a list."""
+    """A mesh: itself, of the first few devices (a number), of "all" devices, or of those in a list."""
     if isinstance(devices, Mesh):
-        # A mesh with explicit axes would want every operation of a solver to name its sharding.
+        # With explicit axes every operation of a solver would have to name its sharding.
         return Mesh(devices.devices, devices.axis_names)
     there = jax.devices()
     if isinstance(devices, str):
@@ -304,7 +304,7 @@ def gather(array: Any) -> np.ndarray:
 
 
 def place_like(array: np.ndarray, like: Any) -> AnyArray:
-    """An array where `like` is. Padding may differ: rows of zeros are added at the end, or taken off."""
+    """An array with the placement of `like`. Rows of padding at the end are added or removed."""
     if not (isinstance(like, jax.Array) and isinstance(like.sharding, NamedSharding)):
         return jnp.asarray(array)
     if array.shape[:1] != like.shape[:1]:
@@ -314,7 +314,7 @@ def place_like(array: np.ndarray, like: Any) -> AnyArray:
 
 
 def agree(value: float) -> float:
-    """Process 0's value, in every process: clocks differ, but all must decide alike."""
+    """The value of process 0 in every process: clocks differ, but all must decide alike."""
     if jax.process_count() == 1:
         return value
     return float(multihost_utils.broadcast_one_to_all(np.float64(value)))
@@ -334,9 +334,9 @@ def replicate(layout: Layout, array: AnyArray, index: Indices | None = None) -> 
 
 @eqx.filter_jit
 def checksum(layout: Layout, array: AnyArray) -> UInt[Array, ""]:
-    """A number that is the same however the rows are placed: sum of bits * weight(row, column) modulo 2^64.
+    """The sum of bits * weight(row, column) modulo 2^64, which does not depend on the placement of rows.
 
-    Sums of whole numbers do not depend on their order, and padding adds nothing.
+    Sums of whole numbers do not depend on their order, and padding adds zero.
     """
     array = layout.data_only(jnp.asarray(array))
     kind = {1: jnp.uint8, 4: jnp.uint32, 8: jnp.uint64}[array.dtype.itemsize]

@@ -1,10 +1,10 @@
 """Rows with equal inputs, merged exactly into one.
 
-Rows i of a group, y_i = f(x) + N(0, noise * scale_i), say about f what one row does:
+The rows i of a group, y_i = f(x) + N(0, noise * scale_i), have the same likelihood of f as one row with
 
     mean = S sum y_i / scale_i,        variance noise * S,        1 / S = sum 1 / scale_i
 
-and about the noise, for each of k outputs,
+and, for each of k outputs, a further factor that depends on the noise:
 
     log p(y | f) - log p(mean | f)  =  -1/2 [(c - 1) log(2 pi noise) + sum log scale_i - log S + spread / noise]
 
@@ -24,23 +24,23 @@ from dualgp._checks import as_columns
 from dualgp._types import AnyArray
 from dualgp.operators.noise import Noise
 
-COPIES_BY_CHANCE = 3.0  # times as many equal targets at equal inputs as chance explains: then rows were copied
-FEW_COPIES = 0.2  # of the rows: as many may have been entered twice by accident
+COPIES_BY_CHANCE = 3.0  # rows are copies if so many times as many targets are equal as by chance
+FEW_COPIES = 0.2  # up to this fraction of the rows, copies are taken for rows entered twice
 
 
 class GivenRows(eqx.Module):
-    """The rows as they were given, where some have equal inputs: which of the merged rows each is in, and its noise."""
+    """The rows before merging: which of the merged rows each belongs to, and its noise."""
 
     place: Int[AnyArray, " n"]
     noise: Noise
 
 
 class Merged(NamedTuple):
-    """m rows with different inputs, in the order in which these come first, in place of n.
+    """m rows with different inputs in place of n, in the order of first occurrence.
 
     `scale`: S, the variance of each mean relative to the noise. `repeats` = c - 1, `log_scale` = sum log scale_i -
-    log S and `spread`, summed over outputs, are what the likelihood of the noise needs. `first`: a row of the data for
-    each. `group`: which of the m each of the n rows is in.
+    log S and `spread` (summed over outputs) give the likelihood of the noise. `first`: the first row of each group.
+    `group`: the group of each of the n rows.
     """
 
     x: AnyArray
@@ -54,22 +54,20 @@ class Merged(NamedTuple):
 
 
 def merge_rows(
-    x: AnyArray,
-    y: Float[np.ndarray, " n"] | Float[np.ndarray, "n k"],
-    scale: Float[np.ndarray, " n"] | None = None,
+    x: AnyArray, y: Float[np.ndarray, " n"] | Float[np.ndarray, "n k"], scale: Float[np.ndarray, " n"] | None = None
 ) -> Merged:
     """The rows with equal inputs merged. `scale`: the variances of y relative to each other, by default equal."""
     x, n = np.asarray(x), len(y)
     scale = np.ones(n) if scale is None else np.asarray(scale, np.float64)
     first, group = _groups(x)
-    order = np.argsort(first)  # of groups, as they come in the data
+    order = np.argsort(first)  # sorts groups by first occurrence
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     first, group = first[order], place[group]
     m = len(first)
     merged_scale = 1.0 / np.bincount(group, 1.0 / scale, m)
     columns = as_columns(y)
-    centre = columns[first]  # close to all of a group: differences from it lose no digits
+    centre = columns[first]  # differences within a group are small, so that no digits are lost
     means, spread = centre.copy(), np.zeros(m)
     for column, mean, middle in zip(columns.T, means.T, centre.T, strict=True):
         mean += merged_scale * np.bincount(group, (column - middle[group]) / scale, m)
@@ -83,9 +81,9 @@ def merge_rows(
 def merge_equal_inputs(
     x: AnyArray, y: Float[np.ndarray, "n k"], noise: Noise
 ) -> tuple[AnyArray, Float[np.ndarray, "m k"], Noise, GivenRows | None]:
-    """Inputs, targets and noise of rows with different inputs that say the same about f, and the rows as given.
+    """Inputs, targets and noise of the merged rows, and the rows before merging.
 
-    None where all inputs are different: then nothing changes.
+    The last one is None if all inputs are different; then nothing changes.
     """
     if not num_repeats(x):
         return x, y, noise, None
@@ -101,10 +99,10 @@ def num_repeats(x: AnyArray) -> int:
 
 
 def is_copy(columns: Sequence[np.ndarray] | np.ndarray, y: np.ndarray) -> Bool[np.ndarray, " n"]:
-    """Which rows are copies of earlier ones: a copy of a record is not a second measurement of it.
+    """Which rows are copies of earlier ones. A copy of a record is not a second measurement.
 
-    Rows with equal inputs that differ in y are none, and all of their group stay; nor are equal ones of a target with
-    few values, as long as no more of them are equal than by chance.
+    A group of rows with equal inputs has no copies if its rows differ in y. A target with few values has no copies,
+    unless more of them are equal than by chance.
     """
     _, first, group = np.unique(row_keys(columns), return_index=True, return_inverse=True)
     y = y if y.ndim == 1 else row_keys(y.T)
@@ -121,13 +119,13 @@ def is_copy(columns: Sequence[np.ndarray] | np.ndarray, y: np.ndarray) -> Bool[n
 
 
 def entered_twice(columns: Sequence[np.ndarray] | np.ndarray, y: np.ndarray) -> Bool[np.ndarray, " n"]:
-    """Copies, where they are few: with more of them rows are there several times because they are to count so often."""
+    """Copies, if they are few. If they are many, rows are meant to count as often as they occur."""
     copies = is_copy(columns, y)
     return copies if np.count_nonzero(copies) <= FEW_COPIES * len(copies) else np.zeros(len(copies), bool)
 
 
 def row_keys(columns: Sequence[np.ndarray] | np.ndarray) -> UInt64[np.ndarray, " n"]:
-    """A 64-bit sum of each row's numbers, equal where rows are: sorting whole rows takes minutes."""
+    """A 64-bit hash of each row, equal for equal rows: sorting the rows themselves takes minutes."""
     odd = np.random.default_rng(0).integers(0, 2**63, len(columns), np.uint64) * 2 + 1
     key = np.zeros(len(columns[0]), np.uint64)
     for column, factor in zip(columns, odd, strict=True):
@@ -140,7 +138,7 @@ def _groups(x: np.ndarray) -> tuple[Int[np.ndarray, " m"], Int[np.ndarray, " n"]
     """The first row of each group of equal rows, and the group of each row."""
     _, first, group = np.unique(row_keys(x.T), return_index=True, return_inverse=True)
     differs = np.flatnonzero((x != x[first[group]]).any(axis=1))
-    if len(differs):  # different rows with equal sums: each of them is a group of its own
+    if len(differs):  # different rows with equal hashes: each becomes a group
         group = group.copy()
         group[differs] = len(first) + np.arange(len(differs))
         first = np.concatenate([first, differs])

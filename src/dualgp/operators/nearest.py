@@ -1,4 +1,4 @@
-"""The nearest rows of points, and what they alone say about a point: u = A_NN^-1 k_N."""
+"""The nearest rows of points, and the weights of predictions from these rows alone: u = A_NN^-1 k_N."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from dualgp.operators.small import map_in_threads, solve_each
 class NearestRows:
     """The rows of x that are nearest to points in the kernel's coordinates; the tree is built at the first query.
 
-    A k-d tree where correlation falls with distance. Else, as for Tanimoto, the rows with the largest correlation
-    |k(point, row)| / sqrt(k(row, row)), by comparing all of them: m n kernel entries. Of many processes each searches
-    its own rows, and the best of all are taken.
+    A k-d tree finds them if correlation falls with distance. Otherwise, as for Tanimoto, all rows are compared by their
+    correlation |k(point, row)| / sqrt(k(row, row)): m n kernel entries. Each of many processes searches its own rows,
+    and the best of all are taken.
     """
 
     def __init__(self, kernel: Kernel, x: AnyArray, layout: Layout | None = None) -> None:
@@ -40,7 +40,7 @@ class NearestRows:
 
     @cached_property
     def _tree(self) -> cKDTree:
-        # Without balancing, equal rows are one leaf and not a recursion.
+        # An unbalanced tree keeps equal rows in one leaf, without recursion.
         return cKDTree(self._coordinates(self._own), balanced_tree=False, compact_nodes=False)
 
     @in_wide
@@ -50,12 +50,12 @@ class NearestRows:
     def query(self, points: AnyArray, num: int) -> Int[np.ndarray, "m num"]:
         """The indices of the `num` nearest rows of each point, the nearest first."""
         check_count(num, "num", 1)
-        search = self._search_tree if self.kernel.falls_with_distance else self._look_at_all
+        search = self._search_tree if self.kernel.falls_with_distance else self._compare_all
         distance, place = search(np.asarray(points), min(num, len(self._own)))
         if self.layout.is_alone:
             return place.astype(np.int32)
         place = place + self.layout.own.start
-        if (missing := min(num, self.layout.n) - place.shape[1]) > 0:  # this process has fewer rows than are asked for
+        if (missing := min(num, self.layout.n) - place.shape[1]) > 0:  # this process has too few rows
             distance = np.pad(distance, ((0, 0), (0, missing)), constant_values=np.inf)
             place = np.pad(place, ((0, 0), (0, missing)))
         distance, place = (np.concatenate(self.layout.stack(array), axis=1) for array in (distance, place))
@@ -63,15 +63,15 @@ class NearestRows:
         return np.take_along_axis(place, order, axis=1).astype(np.int32)
 
     def query_others(self, rows: Int[np.ndarray, " m"], x: AnyArray, num: int) -> Int[np.ndarray, "m others"]:
-        """The nearest rows of each of these rows, whose inputs are x, itself not among them."""
+        """The nearest other rows of each of these rows, whose inputs are x."""
         found = self.query(x, min(num + 1, self.layout.n))
         is_other = found != rows[:, None]
-        # A row may be missing among its own neighbours, because many rows are equal: then the farthest is dropped.
+        # A row may be missing among its neighbours if many rows are equal to it: then the farthest is dropped.
         is_other[is_other.all(axis=1), -1] = False
         return found[is_other].reshape(len(rows), -1)
 
     def read(self, near: Int[np.ndarray, "m num"], columns: AnyArray | None = None) -> np.ndarray:
-        """These rows of x, or of columns that are placed like x: (m, num, d)."""
+        """These rows of x, or of columns with the placement of x: (m, num, d)."""
         array = self.x if columns is None else columns
         return self.layout.read_rows(array, near.ravel()).reshape(*near.shape, array.shape[1])
 
@@ -85,7 +85,7 @@ class NearestRows:
         return self._tree.query(self._coordinates(points), np.arange(1, num + 1), workers=-1)
 
     @in_wide
-    def _look_at_all(self, points: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
+    def _compare_all(self, points: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
         dtype = np.result_type(self._own.dtype, points.dtype)  # bytes stay bytes
         size = max(1, min(policy.SEARCH_ENTRIES // max(len(self._own), 1), 1 << max(len(points) - 1, 0).bit_length()))
         x = jnp.asarray(self._own)
@@ -100,7 +100,7 @@ class NearestRows:
 
 
 def nearest_inside_jit(kernel: Kernel, points: Points, x: Points, num: int) -> Int[Array, "m num"]:
-    """The same rows inside `jax.jit`, by looking at all of them; the choice has no derivative."""
+    """The nearest rows inside `jax.jit`, by comparing all of them; the choice has no derivative."""
     if not kernel.falls_with_distance:
         return _most_correlated(kernel, points, x, num)[1]
     coordinates, others = (jax.lax.stop_gradient(kernel.coordinates(rows)) for rows in (points, x))
@@ -123,8 +123,8 @@ def neighbour_weights(
 ) -> tuple[Float[np.ndarray, "m num"], Float[np.ndarray, " m"]]:
     """u = A_NN^-1 k(N, point) and k(point, point) - k(point, N) u for each point and its rows N, in float64.
 
-    A prediction by these rows alone is u @ y_N, and the second is its variance. `term`: a term of the kernel, to be
-    predicted instead of the whole; k(N, point) and k(point, point) are then those of the term. m num^3 / 3 operations.
+    A prediction from these rows alone is u @ y_N, and the second value is its variance. `term`: a term of the kernel to
+    predict; k(N, point) and k(point, point) are then those of the term. m num^3 / 3 operations.
     """
     (m, num), points = near.shape, np.asarray(points)
     weights, variance = np.empty((m, num)), np.empty(m)
@@ -132,7 +132,7 @@ def neighbour_weights(
     places = [slice(start, min(start + size, m)) for start in range(0, m, size)]
 
     def equations(some: slice) -> tuple[np.ndarray, ...]:
-        batch = np.resize(near[some], (size, num))  # of one shape, so that it is compiled once
+        batch = np.resize(near[some], (size, num))  # one shape, so that one program is compiled
         block = np.resize(points[some], (size, points.shape[1])).astype(np.float64)
         rows, variances = search.read(batch).astype(np.float64), noise.diagonal(batch, np.float64)
         made = _equations(search.kernel, variances, block, rows, term)
@@ -160,10 +160,8 @@ def weigh_neighbours(
     return weights, jnp.clip(own - across @ weights, 0.0, own)
 
 
-def _solve_equations(
-    equations: tuple[np.ndarray, ...],
-) -> tuple[Float[np.ndarray, "m num"], Float[np.ndarray, " m"]]:
-    """The weights and variances that follow from the equations of each point."""
+def _solve_equations(equations: tuple[np.ndarray, ...]) -> tuple[Float[np.ndarray, "m num"], Float[np.ndarray, " m"]]:
+    """Weights and variances from the equations of each point."""
     matrices, across, own = equations
     weights = solve_each(matrices, across)
     weights[~np.isfinite(weights).all(axis=1)] = 0.0
@@ -175,8 +173,7 @@ def _equations_of(
 ) -> tuple[Float[Array, "num num"], Float[Array, " num"], Float[Array, ""]]:
     """A_NN, k(N, point) and k(point, point) of one point.
 
-    A little of the diagonal is added, as much as rounding takes away. Where A_NN is singular even so, the weights are
-    zero: the neighbours say nothing.
+    The diagonal is increased by its rounding error. If A_NN is singular nevertheless, the weights are zero.
     """
     asked = kernel if term is None else term
     matrix = kernel(rows, rows)

@@ -1,4 +1,4 @@
-"""The noise of observations: what operator and model know about it."""
+"""The noise of observations, for operators and models."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Noise(eqx.Module):
     variance: Parameter = eqx.field(converter=as_parameter)
 
     def diagonal(self, index: Int[AnyArray, "*batch"], dtype: Any) -> Float[AnyArray, "*batch"]:
-        """The variances of these rows: A[i, i] - K[i, i]. By NumPy where nothing is JAX's.
+        """The variances of these rows: A[i, i] - K[i, i]. In NumPy if all arguments are NumPy arrays.
 
-        Rows beyond the last one, with which shards are filled up, have that of the last.
+        Rows of padding, beyond the last one, have the variance of the last row.
         """
         if isinstance(index, np.ndarray) and isinstance(self.variance, np.ndarray):
             here = self.variance
@@ -35,7 +35,7 @@ class Noise(eqx.Module):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether it is one variance for all rows."""
+        """Whether all rows have one variance."""
         return np.ndim(self.variance) == 0
 
     @property
@@ -45,7 +45,7 @@ class Noise(eqx.Module):
 
     @property
     def largest(self) -> float:
-        """What the noise adds to the largest eigenvalue of K at most, for use outside `jax.jit`."""
+        """An upper bound on what the noise adds to the largest eigenvalue of K, for use outside `jax.jit`."""
         return float(np.max(np.asarray(self.variance)))
 
     def subset(self, rows: np.ndarray | slice) -> Noise:
@@ -59,7 +59,7 @@ class Noise(eqx.Module):
 
 
 def join(noise: Noise, n: int, more: Noise, m: int) -> Noise:
-    """The noise of n rows and of m that follow."""
+    """The noise of n rows followed by m further rows."""
     if not m or (noise.is_uniform and more.is_uniform and float(noise.variance) == float(more.variance)):
         return noise
     parts = [np.broadcast_to(np.asarray(one.variance), (count,)) for one, count in ((noise, n), (more, m))]
@@ -67,18 +67,16 @@ def join(noise: Noise, n: int, more: Noise, m: int) -> Noise:
 
 
 def as_noise(noise: Any, n: int) -> Noise:
-    """The noise of n rows: a `Noise`, a positive variance, or one for each row; others are refused."""
+    """The noise of n rows from a `Noise`, a positive variance, or one for each row."""
     if isinstance(noise, Noise):
         return noise
     return Noise(check_noises(noise, n) if np.ndim(noise) else check_noise(noise))
 
 
 def check_noise(noise: Any) -> Any:
-    """The noise of a model is one positive number."""
+    """The noise of a model: one positive number, or an error."""
     check_positive(
-        noise,
-        "noise (a variance)",
-        "For noise-free data use a small value such as 1e-6 times the variance of y.",
+        noise, "noise (a variance)", "For noise-free data use a small value such as 1e-6 times the variance of y."
     )
     if np.ndim(noise) != 0:
         raise ValueError(
@@ -89,7 +87,7 @@ def check_noise(noise: Any) -> Any:
 
 
 def check_noises(noise: Any, n: int, may_be_zero: bool = False) -> Float[np.ndarray, " n"]:
-    """Variances of n rows in float64; others are refused."""
+    """Variances of n rows in float64; refuse other values."""
     variances = np.atleast_1d(np.asarray(as_float_array(noise, "noise"), np.float64))
     if variances.shape != (n,):
         raise ValueError(f"noise must have one variance for each of the {n} row(s), got shape {variances.shape}.")

@@ -1,6 +1,6 @@
-"""Every decision that depends on the size of a problem or on the machine, once: ask here, decide nowhere else.
+"""Every decision that depends on the size of a problem or on the machine. Other modules ask here.
 
-Beside each constant stands one number of evidence and the script that measured it (two CPU cores).
+The comment of a constant has one measured number, on two CPU cores, and the script that measured it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from dualgp._checks import check_count
@@ -22,52 +23,53 @@ from dualgp._types import AnyArray
 # The size ladder, in rows.
 LEARN_EXACTLY_UP_TO = 1500  # three starts of the exact likelihood: 4 to 5 s at n = 1,000 (benchmarks/small.py)
 SOLVE_EXACTLY_UP_TO = 4096  # a Cholesky factorisation in float64: 23 thousand million operations, 134 MB
-DOUBLE_UP_TO = 10_000  # float64 inputs are solved in float64: K in memory would take 800 MB
-# Below, block descent takes seconds; the probe for conjugate gradients takes two (benchmarks/solvers.py).
+DOUBLE_UP_TO = 10_000  # rows up to which float64 inputs are solved in float64: K would take 800 MB
+# Below this, block descent takes seconds; the probe for conjugate gradients takes two (benchmarks/solvers.py).
 PROBE_FROM = 20_000
-# Far weights for all rows: a pass takes at most 9.3 s (benchmarks/scaling.py). Beyond, a subset may have to do.
+# Far weights for all rows: a pass takes at most 9.3 s (benchmarks/scaling.py). Beyond, a subset may be used.
 FAR_ALL_UP_TO = 100_000
 
-# Memory, as shares of what this process may use, and in bytes.
+# Memory: fractions of what this process may use, and bytes.
 KEPT_SHARE = 0.25  # for keeping K between products, where that saves time
 FACTOR_SHARE = 0.6  # for the Cholesky factor of an exact solution
 # Inputs of at most this size are on every device: a step then sends 353 kB at n = 50,000 (benchmarks/devices.py).
 REPLICATED_BYTES = 1 << 30
 
-STRETCH_ROWS = 512  # of which `stretch` looks at all pairs, in 5 ms
+STRETCH_ROWS = 512  # whose pairs `stretch` compares, in 5 ms
 
 # Tile sizes. A tile fits the cache of its core: 2 MB in float32. Several cores share a tile, and synchronise each time:
 # 512 rows of n = 50,000 take 12 ms with 2^21 entries on two cores, 15 with 2^19 (benchmarks/rows.py).
 TILE_ENTRIES_ON_ONE_CORE, TILE_ENTRIES = 1 << 19, 1 << 21
+TILE_ENTRIES_ON_ACCELERATORS = 1 << 24  # 64 MB in float32, which keeps a GPU's cores busy: an estimate, not measured
 SMALLEST_TILE, LARGEST_TILE = 256, 1 << 14  # columns
 ROW_BLOCK = 512  # rows of a product with all of K
 POINT_BLOCK = 1024  # points at which functions are evaluated together
-NEAR_ENTRIES = 1 << 20  # of all A_NN that are made together: 8 MB in float64
-SEARCH_ENTRIES = 1 << 24  # kernel entries at once where nearest rows are found by looking at all: 64 MB in float32
+NEAR_ENTRIES = 1 << 20  # entries of all A_NN in memory: 8 MB in float64
+SEARCH_ENTRIES = 1 << 24  # kernel entries in memory where all rows are compared to find the nearest: 64 MB
 
-# The near field: numbers of neighbours that rows kept aside choose from, and the one where there is no such choice. It
-# hardly matters where all rows have far weights (benchmarks/near_far.py).
+# The near field: numbers of neighbours that are compared on rows kept aside, and the number used without them. It
+# matters little if all rows have far weights (benchmarks/near_far.py).
 NEIGHBOURS, NEIGHBOURS_OF_MANY = (32, 128), (32, 64, 128, 256)
 DEFAULT_NEIGHBOURS = 128
-ROWS_ASIDE, ROWS_ASIDE_OF_MANY = 1024, 4096  # to see how well they are predicted
-FAR_ENTRIES = 4e10  # kernel entries for the far field of a larger table, unless there is a limit: about a minute
-FAR_TRIAL = 4096  # rows that a far field is tried with before that is spent: they are solved exactly
-# An update leaves the far field as it is, and new rows to the near field, up to this share of rows without weights.
+ROWS_ASIDE, ROWS_ASIDE_OF_MANY = 1024, 4096  # whose predictions are scored
+FAR_ENTRIES = 4e10  # kernel entries for the far field of a larger table without a limit: about a minute
+FAR_TRIAL = 4096  # rows of the trial far field, which is solved exactly
+# An update adds rows to the near field alone, up to this fraction of rows without far weights.
 UNSOLVED_SHARE = 0.1
-# What a pass must bring on rows kept aside for more to be worth it: nats of log density, and the factor of the RMSE.
+# The least gain of a pass on rows kept aside that justifies another: nats of log density, and the ratio of the RMSE.
 LEAST_GAIN, LEAST_RATIO = 8e-3, 0.99
 DEFAULT_TOL = 1e-2  # the relative residual: pol's error is the exact GP's from 2e-2 on (experiments/uci_table.py)
 
-# Rounding in float32. The error of K, relative to the noise, from which squared distances are summed by differences
-# ("care"): 0.9 on bike, where 8.4 passes become 5.9; 0.4 on protein, where nothing changes (benchmarks/precision.py).
+# Rounding in float32. The error of K relative to the noise from which distances are computed by differences ("care"):
+# 0.9 on bike, where 8.4 passes become 5.9; 0.4 on protein, where nothing changes (benchmarks/precision.py).
 LARGE_ERROR = 0.5
-LOST_DIGITS = 1e-4  # of a column's standard deviation: what float32 may lose of it without a warning
+LOST_DIGITS = 1e-4  # times a column's standard deviation: a larger loss in float32 is a warning
 
 GROUPS, OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def choose_precision(x: AnyArray, n: int, dtype: Any = None) -> np.dtype:
-    """The dtype to solve in for n rows, of which `x` are some; a warning where columns of `x` do not survive it."""
+    """The dtype of a solve with n rows, of which `x` has some. Warns if float32 loses the digits of a column of `x`."""
     if dtype is None:
         dtype = np.float64 if x.dtype == np.float64 and n <= DOUBLE_UP_TO else np.float32
     dtype = np.dtype(dtype)
@@ -97,10 +99,10 @@ def needs_care(n: int, mean_squared_norm: float, variance: float, noise: float) 
 
 
 def stretch(coordinates: np.ndarray) -> float:
-    """The typical error of k, in units of eps times its largest value, that coordinates of this size bring about.
+    """The typical error of k from rounded coordinates, in units of eps times the largest value of k.
 
-    Each is rounded by about eps / 4 of itself, so a distance by 0.3 eps times the coordinates' size; k changes with the
-    distance by at most its largest value, and hardly at all beyond a distance of 3.
+    Coordinates have relative errors of about eps / 4, and distances errors of 0.3 eps times the size of coordinates.
+    The derivative of k by the distance is at most the largest value of k, and small beyond a distance of 3.
     """
     squares = (coordinates**2).sum(axis=1)
     apart = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * coordinates @ coordinates.T, 0.0))
@@ -109,10 +111,10 @@ def stretch(coordinates: np.ndarray) -> float:
 
 
 def check_functions(num_samples: Any, rows: int, name: str, num_features: int = 4096) -> int:
-    """How many functions: at most what memory holds, with weights of features and four columns of rows for each."""
+    """The number of functions; refuse more than fit into memory with feature weights and four columns of rows each."""
     check_count(num_samples, name)
-    block = 4.0 * num_features * min(rows, POINT_BLOCK)  # of features, where functions are evaluated
-    size, most = 8.0 * num_samples * (num_features + 4 * rows) + block, machine_memory()
+    block = 4.0 * num_features * min(rows, POINT_BLOCK)  # bytes of features at a block of points
+    size, most = 8.0 * num_samples * (num_features + 4 * rows) + block, memory_of(jax.local_devices()[0])
     if size > FACTOR_SHARE * most:
         raise ValueError(
             f"{name}={num_samples:.6g} functions with {num_features:.6g} features would take {size / 1e9:,.0f} GB, and "
@@ -121,20 +123,27 @@ def check_functions(num_samples: Any, rows: int, name: str, num_features: int = 
     return int(num_samples)
 
 
-def keeps_kernel_matrix(size: int, memory: int | None, *, few_passes: bool, is_cheap: bool, share: float = 1.0) -> bool:
-    """Whether K, or a device's `share` of the machine for it, of `size` bytes is kept in memory between products.
+def keeps_kernel_matrix(size: int, memory: int | None, most: float, is_cheap: bool) -> bool:
+    """Whether K, or a device's shard of it, of `size` bytes is kept in memory between products.
 
-    By default a quarter of the memory may go into it, unless its entries are cheap and needed a few times only.
+    By default it may take a quarter of `most`, the device's memory, unless products without it are cheap.
     """
     if memory is None:
-        memory = 0 if few_passes and is_cheap else round(KEPT_SHARE * share * machine_memory())
+        memory = 0 if is_cheap else round(KEPT_SHARE * most)
     return size <= memory
 
 
 def tile_width(rows: int) -> int:
-    """Columns of K in a tile with this many rows."""
+    """Columns of K in a tile with this many rows, on the platform that JAX uses by default."""
     entries = TILE_ENTRIES_ON_ONE_CORE if num_cores() == 1 else TILE_ENTRIES
+    entries = entries if jax.default_backend() == "cpu" else TILE_ENTRIES_ON_ACCELERATORS
     return max(SMALLEST_TILE, min(LARGEST_TILE, entries // max(rows, 1)))
+
+
+def memory_of(device: Any) -> int:
+    """Bytes of memory that this process may use on a device: the machine's for a CPU."""
+    limit = None if device.platform == "cpu" else (device.memory_stats() or {}).get("bytes_limit")
+    return limit or machine_memory()
 
 
 def padded(n: int) -> int:

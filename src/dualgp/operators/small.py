@@ -1,7 +1,7 @@
-"""Small systems of equations, one for each of many points: LAPACK on every core while XLA makes the next ones.
+"""Small systems of equations, one for each of many points. LAPACK solves them on every core while XLA makes the next.
 
 XLA solves a batch on one core and reads every matrix from memory several times: with 256 rows in float64 a point takes
-1.4 ms of that core instead of 0.28, a third of them for the kernel's entries.
+1.4 ms of a core, and 0.28 this way, a third of which computes kernel entries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dualgp._threads import num_cores
 
 
 def map_in_threads(work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    """`map` whose items are made in the caller's thread, as XLA wants; `work`, which uses no JAX, is for others."""
+    """`map` with `work`, which must not use JAX, in other threads. Items are made in the caller's, as XLA needs."""
     waiting: deque[Future] = deque()
     with ThreadPoolExecutor(num_cores()) as pool:
         for item in items:
@@ -52,7 +52,7 @@ def solve_each(
 
 @cache
 def _posv() -> Any:
-    """LAPACK's dposv as SciPy has it, which waits for no other Python thread."""
+    """SciPy's LAPACK function dposv, called without holding Python's lock."""
     callable = LowLevelCallable.from_cython(cython_lapack, "dposv")
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)

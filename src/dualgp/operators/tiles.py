@@ -1,4 +1,4 @@
-"""Products with kernel matrices that never exist as a whole: sums over tiles of columns, block after block of rows.
+"""Products with kernel matrices that are never formed: sums over tiles of columns, one block of rows after another.
 
 A row product needs O(n (d + s)) memory and one tile of K, whatever n is.
 """
@@ -20,7 +20,7 @@ from dualgp.operators import policy
 
 @full_precision
 def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns, careful: bool = False) -> Float[Array, "m s"]:
-    """k(rows, x) @ v without ever holding k(rows, x): a sum over tiles of columns, differentiable in O(tile) memory."""
+    """k(rows, x) @ v as a sum over tiles of columns of k(rows, x), differentiable in O(tile) memory."""
     block = kernel.against(rows, x, careful)
 
     @jax.checkpoint  # the backward pass computes a tile again rather than keeping all of them
@@ -31,9 +31,9 @@ def tiled_product(kernel: Kernel, rows: Points, x: Points, v: Columns, careful: 
 
 
 def sum_over_tiles(term: Callable[[Points, Columns], Any], x: Points, v: Columns, rows: int) -> Any:
-    """The sum of term(x_tile, v_tile), an array or several, over tiles that suit a block of K with this many rows.
+    """The sum of term(x_tile, v_tile), one array or several, over tiles sized for a block of K with this many rows.
 
-    `term` is linear in v_tile. All tiles have the same size, so that it is compiled once.
+    `term` is linear in v_tile. All tiles have the same size, so that one program is compiled.
     """
     n = x.shape[0]
     num = math.ceil(n / policy.tile_width(rows))
@@ -42,8 +42,8 @@ def sum_over_tiles(term: Callable[[Points, Columns], Any], x: Points, v: Columns
     tile = 16 * math.ceil(n / num / 16)
 
     def add(total: Any, i: Array) -> tuple[Any, None]:
-        start = jnp.minimum(i * tile, n - tile)  # the last tile overlaps the one before,
-        is_new = (start + jnp.arange(tile, dtype=jnp.int32) >= i * tile)[:, None]  # where it counts for nothing
+        start = jnp.minimum(i * tile, n - tile)  # the last tile overlaps the one before;
+        is_new = (start + jnp.arange(tile, dtype=jnp.int32) >= i * tile)[:, None]  # common rows count once
         x_tile, v_tile = (jax.lax.dynamic_slice_in_dim(array, start, tile) for array in (x, v))
         return jax.tree.map(jnp.add, total, term(x_tile, jnp.where(is_new, v_tile, 0.0))), None
 

@@ -1,12 +1,12 @@
-"""How far the mean is from the exact one at most, from the residual r of its weights.
+"""Bounds on the error of the mean, from the residual r of its weights.
 
 With the far field alone
 
     |mean - exact mean|  <=  sqrt(sup k) ||r|| / (2 sqrt(noise))          everywhere
-                         <=  sqrt(k(x, x) - var(x)) ||r|| / sqrt(noise)    at x, var where it is known exactly
+                         <=  sqrt(k(x, x) - var(x)) ||r|| / sqrt(noise)    at x, if var is known exactly
 
 and with a near field sqrt(var_N(x)) ||r|| / sqrt(noise), where var_N(x) is the variance given the neighbours alone, at
-most k(x, x). `noise` is the smallest of all rows. The bounds contain the rounding of the mean, at the precision it has.
+most k(x, x). `noise` is the smallest variance of all rows. The bounds include the rounding error of the mean.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @in_wide
 def error_bound(posterior: Posterior, x: Any = None) -> float | Float[np.ndarray, " m"]:
-    """For every output, everywhere or at (m, d) points."""
+    """The bound for every output, everywhere or at (m, d) points."""
     k, kernel, has_near_field = posterior.num_outputs, posterior.model.kernel, posterior.neighbours > 0
     sizes = np.linalg.norm(np.asarray(posterior._host_targets, np.float64), axis=0)
     root = float(np.max(posterior.solution.residual_upper[:k] * sizes)) / math.sqrt(posterior.row_noise.smallest)

@@ -1,11 +1,11 @@
 """Quantiles of new observations from scores of rows that were predicted without themselves.
 
-With the errors of such rows in standard deviations, z_i = (y_i - mean_i) / std_i, a quantile of a new observation is
+With the scores of such rows, z_i = (y_i - mean_i) / std_i, a quantile of a new observation is
 
     mean(x)  +  std(x) * Q_z(p)
 
-where Q_z(p) is the empirical quantile of the z_i. Whatever the noise's shape, a new z is below Q_z(p) with probability
-p if it is exchangeable with these (conformal prediction). For Gaussian z it is the model's own quantile.
+where Q_z(p) is the empirical quantile of the z_i. For any distribution of the noise, a new z is below Q_z(p) with
+probability p if it is exchangeable with these (conformal prediction). For Gaussian z it is the quantile of the model.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-FEWEST_SCORES = 100  # below, Q_z(0.05) is known to 0.2 standard deviations at best, and Gaussian ones are taken
+FEWEST_SCORES = 100  # with fewer, Q_z(0.05) would have an error of 0.2, and Gaussian quantiles are used
 NUM_QUANTILES = 201
-# Random rows that are scored: a band of 90 % then covers 90 % of new observations to half a per cent.
+# Random rows that are scored: the coverage of a 90 % band is then known to half a per cent.
 ROWS_SCORED = 4096
 NORMAL = NormalDist()
 
 
 class Calibration(eqx.Module):
-    """Q_z, as `values` at the probabilities of which `normal` are the quantiles of a standard normal variable.
+    """Q_z as pairs of quantiles: `normal` of a standard normal variable, `values` of z, at the same probabilities.
 
-    Linear in between, against the normal quantile. Beyond the ends it is Gaussian, through the median and the end.
+    Linear interpolation in the normal quantile; beyond the ends Gaussian, through the median and the end.
     """
 
     normal: Float[np.ndarray, " levels"]
@@ -35,7 +35,7 @@ class Calibration(eqx.Module):
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether it is that of a standard normal variable."""
+        """Whether Q_z is that of a standard normal variable."""
         return bool(np.array_equal(self.normal, self.values))
 
     def __call__(self, p: Any) -> Float[np.ndarray, " p"]:
@@ -56,7 +56,7 @@ class Calibration(eqx.Module):
 def _extended(
     x: np.ndarray, known: np.ndarray, values: np.ndarray, middle: float, centre: float
 ) -> Float[np.ndarray, " n"]:
-    """Linear between known points; beyond them on the lines from (middle, centre) to the first and the last."""
+    """Linear interpolation; beyond the ends the lines from (middle, centre) through the first and the last point."""
     found = np.interp(x, known, values)
     for end, beyond in ((0, x < known[0]), (-1, x > known[-1])):
         slope = (values[end] - centre) / (known[end] - middle) if known[end] != middle else 0.0
@@ -68,7 +68,7 @@ GAUSSIAN = Calibration(np.array([-1.0, 1.0]), np.array([-1.0, 1.0]))
 
 
 def calibrate(z: Float[np.ndarray, " n"]) -> Calibration:
-    """Q_z of these scores: the i-th of n in order is the quantile at i / (n + 1). Gaussian if they are few or equal."""
+    """Q_z of these scores: the i-th smallest of n is the quantile at i / (n + 1). Gaussian if they are few or equal."""
     z = z[np.isfinite(z)]
     if len(z) < FEWEST_SCORES or np.ptp(z) == 0:
         return GAUSSIAN
@@ -78,7 +78,7 @@ def calibrate(z: Float[np.ndarray, " n"]) -> Calibration:
 
 
 def probabilities(p: Any) -> Float[np.ndarray, " p"]:
-    """Numbers between 0 and 1 as an array, or an error that says what they must be."""
+    """Probabilities, strictly between 0 and 1, as an array; refuse other values."""
     levels = np.atleast_1d(np.asarray(p, np.float64))
     if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
         raise ValueError(f"quantiles must be probabilities between 0 and 1, such as [0.1, 0.5, 0.9], got {levels}.")

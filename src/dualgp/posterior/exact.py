@@ -20,7 +20,7 @@ from dualgp.posterior.sampled import moments
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExactPosterior(Posterior):
-    """Made where the solver was `Cholesky`. Inside `jax.jit` and its kin, standard deviations come from samples."""
+    """The posterior of the solver `Cholesky`. Inside JAX transformations, standard deviations come from samples."""
 
     @property
     def has_std(self) -> bool:
@@ -88,9 +88,9 @@ class ExactPosterior(Posterior):
 
 
 def _matrix(kernel: Kernel, points: Float[np.ndarray, "m d"], x: Points | None = None) -> Float[np.ndarray, "n m"]:
-    """k(x, points), or k(points, points), in float64, compiled for few numbers of points.
+    """k(x, points), or k(points, points), in float64. Points are padded, so that few programs are compiled.
 
-    Outside of a compiled function some kernels would be compiled at every call, and programs stay in memory.
+    Without compilation here some kernels would compile loops at every call, and programs stay in memory.
     """
     m, n = len(points), 0 if x is None else len(x)
     size = max(16, 1 << max(m - 1, 0).bit_length()) if m <= policy.POINT_BLOCK else m + -m % policy.POINT_BLOCK

@@ -1,12 +1,12 @@
-"""The near field: one more block step around the query, with its nearest rows N.
+"""The near field: one more block step for the nearest rows N of the query.
 
     k(x, N) A_NN^-1 r_N  =  u @ r_N
 
-With the residual r = 0 it adds nothing to the exact GP; with no far field at all, r = targets, it is the GP of the
-nearest rows. In between it is never worse than they are: exact variance <= variance <= k(x, x) - k(x, N) u.
+With the residual r = 0 it is zero, and the prediction that of the exact GP. Without a far field, r = targets, it is the
+GP of the nearest rows. In between it is never worse than these: exact variance <= variance <= k(x, x) - k(x, N) u.
 
-A row i is left out by taking its weight w_i out of the far field, so that the residual of the others becomes
-r_N + K_Ni w_i, and the row out of the near field. The error of its prediction is then
+To leave a row i out, its weight w_i is removed from the far field, so that the residual of the others becomes
+r_N + K_Ni w_i, and the row is removed from the near field. The error of its prediction is then
 
     (r_i - u @ r_N)  +  w_i (K_ii - K_iN u + noise)
 """
@@ -32,7 +32,7 @@ from dualgp.operators.variance import combine_variances
 
 
 class NearValues(NamedTuple):
-    """At m points: u @ r_N, u @ targets_N, and the variance of a prediction by the neighbours alone."""
+    """Values at m points: u @ r_N, u @ targets_N, and the variance of a prediction from the neighbours alone."""
 
     correction: Float[AnyArray, "m s"]
     alone: Float[AnyArray, "m s"]
@@ -43,9 +43,8 @@ class NearField(eqx.Module):
     """Corrections from the `num` nearest of all rows. The value at a point depends on that point alone.
 
     Outside `jax.jit` neighbours are found by a tree, and their weights are computed in float64. Inside, all rows are
-    compared, in the caller's precision; the choice of neighbours has no derivative. `residuals` is None where there is
-    no far field.
-    `term`: the term of the kernel that it is the near field of, if not of the whole.
+    compared, in the caller's precision; the choice of neighbours has no derivative. `residuals` is None without
+    a far field. `term`: the term of the kernel whose near field it is, if not of the whole kernel.
     """
 
     noise: Noise
@@ -102,7 +101,7 @@ class NearField(eqx.Module):
 
     @property
     def _batch(self) -> int:
-        """How many points' A_NN are in memory at once."""
+        """The number of points whose A_NN are in memory together."""
         return max(1, policy.NEAR_ENTRIES // self.num**2)
 
     def map_columns(self, function: Callable[[Columns], Columns]) -> NearField:
@@ -115,7 +114,7 @@ class NearField(eqx.Module):
 def leave_rows_out(
     near_field: NearField, weights: Columns, rows: Int[np.ndarray, " rows"], num_outputs: int = 1
 ) -> tuple[Float[np.ndarray, "rows k"], Float[np.ndarray, " rows"]]:
-    """The errors of predictions of these rows from all others, and the variance of these errors, noise included."""
+    """Errors of predictions of these rows from all others, and the variances of the errors, noise included."""
     search, size, k = near_field.search, policy.POINT_BLOCK, num_outputs
     errors, variances = np.empty((len(rows), k)), np.empty(len(rows))
     for start in range(0, len(rows), size):

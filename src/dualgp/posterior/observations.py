@@ -21,7 +21,7 @@ def with_noise(posterior: Posterior, mean: AnyArray, variance: AnyArray, noise: 
 
 
 def noise_of_new(posterior: Posterior, noise: Any, m: int) -> Any:
-    """The variance of new observations at m points: none, the model's, or those that are given."""
+    """The noise of new observations at m points: zero, the model's, or the given variances."""
     if isinstance(noise, (bool, np.bool_)):
         return float(posterior.model.noise) if noise else 0.0
     check_positive(noise, "noise (variances of new observations)", "Pass True for the model's noise.")
@@ -33,5 +33,5 @@ def noise_of_new(posterior: Posterior, noise: Any, m: int) -> Any:
 
 
 def refuse_traced_covariance(x: Any) -> None:
-    """A joint covariance is for the host."""
+    """Refuse a joint covariance inside JAX transformations."""
     refuse_traced("Posterior.covariance", x)

@@ -1,7 +1,7 @@
-"""Posterior functions: they can be evaluated anywhere, as often as one likes, and differentiated.
+"""Posterior functions, which can be evaluated anywhere and differentiated.
 
 f(x)  =  mean  +  phi(x) @ w  +  k(x, X) @ weights  +  u @ r_N
-         -------- prior path     ----------------- update path: far field and, where that has not converged, near field
+         -------- prior path     ----------------- update path: far field, and near field where it has not converged
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dualgp.posterior.prior import PriorPaths
 class SamplePaths(eqx.Module):
     """Posterior functions: `f(x)` has shape (s, m) for m points, `f[i]` is a single one, `len(f)` their number.
 
-    With k outputs it is (s, m, k); columns of weights are then in order of functions, the k outputs of each together.
+    With k outputs the shape is (s, m, k); columns of weights are then ordered by function, then by output.
 
-    Concrete inputs give NumPy arrays, in blocks of test points; inside `jax.jit`, `jax.grad` or `jax.vmap` it is an
-    ordinary JAX function, in the caller's precision.
+    Concrete inputs give NumPy arrays, computed in blocks of points. Inside `jax.jit`, `jax.grad` or `jax.vmap` it is a
+    JAX function in the caller's precision.
     """
 
     mean: AnyArray
@@ -58,9 +58,9 @@ class SamplePaths(eqx.Module):
 
     @full_precision
     def each(self, x: Float[AnyArray, "s q d"]) -> tuple[Float[Array, "s q"], Float[Array, "s q d"]]:
-        """Every function at q points of its own, and its gradients there: s q n kernel entries, not s^2 q n.
+        """Values and gradients of each function at q points of its own: s q n kernel entries.
 
-        For use inside `jax.jit`; value and gradient are summed tile by tile, so that nothing is computed twice.
+        For use inside `jax.jit`. Values and gradients are summed tile by tile, so that nothing is computed twice.
         """
         s, q, d = x.shape
 
@@ -73,7 +73,7 @@ class SamplePaths(eqx.Module):
             return jnp.einsum("sqt,ts->sq", block, w_tile)
 
         def with_gradient(function: Callable, *more: AnyArray) -> tuple[Float[Array, "s q"], Float[Array, "s q d"]]:
-            # A value depends on its own point alone, so that one pullback has the gradients of all.
+            # A value depends on its own point alone, so that one pullback gives all gradients.
             values, pullback = jax.vjp(lambda points: function(points, *more), x)
             return values, pullback(jnp.ones_like(values))[0]
 
@@ -87,16 +87,16 @@ class SamplePaths(eqx.Module):
         return self.mean.astype(x.dtype) + values, gradients
 
     def __neg__(self) -> SamplePaths:
-        """The functions turned upside down: `maximise(-f, ...)` looks for minima."""
+        """The functions times -1: `maximise(-f, ...)` finds minima."""
         return replace(self._combine(lambda columns: -columns), mean=as_parameter(-self.mean))
 
     def average(self) -> SamplePaths:
-        """One function, the average of all."""
+        """The average of all functions, as one function."""
         k = self.num_outputs
         return self._combine(lambda columns: columns.reshape(len(columns), -1, k).mean(axis=1))
 
     def _combine(self, linear: Callable[[Columns], Columns]) -> SamplePaths:
-        """Functions whose columns are linear combinations of those here."""
+        """Linear combinations of the functions."""
         where = lambda paths: (paths.prior.weights, paths.update.weights)  # noqa: E731
         with wide():
             near = None if self.near is None else self.near.map_columns(linear)
@@ -116,7 +116,7 @@ class SamplePaths(eqx.Module):
         columns = np.arange(len(self) * self.num_outputs).reshape(len(self), -1)[index].ravel()
         return self._combine(lambda every: every[:, columns])
 
-    # Equal means identical, so that `jax.jit(f)` works: arrays have no hash.
+    # Equality is identity, so that `jax.jit(f)` works: arrays have no hash.
     def __eq__(self, other: object) -> bool:
         return self is other
 

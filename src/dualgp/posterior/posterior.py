@@ -1,4 +1,4 @@
-"""What one asks of a Gaussian process that has been conditioned on data, however it was solved."""
+"""The interface of a Gaussian process conditioned on data, for all solvers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class AllRows(eqx.Module):
-    """All rows of the data, where only some of them, those at `places`, have far weights."""
+    """All rows of the data, if only the rows `places` have far weights."""
 
     x: Points
     places: Int[AnyArray, " rows"]
@@ -52,15 +52,14 @@ class AllRows(eqx.Module):
 class Posterior(Quantiles):
     """A Gaussian process conditioned on data. Made by `GaussianProcess.condition`.
 
-    `far` is k(x, G) @ weights, as the operator made it, for the rows G that have weights: all, unless `all_rows` says
-    otherwise. `targets` (n, k + s) are those of the means of k outputs, then those of s zero-mean sample deviations
-    phi(X) @ w + epsilon. `residuals` are targets - A @ weights; None where they are not known, or no row has a weight.
-    `neighbours`: of the near field, which corrects the far field by the residuals of the nearest of all rows; 0 for
-    none. `dtype`: the precision of the solve (an exact posterior predicts in float64 in any case).
-    `draw_key`: randomness of the samples' epsilon. Where no row has a weight, `targets` has the means' columns alone,
-    and functions are drawn at the data when they are first asked for. `noise`: the variances of the rows; None for the
-    model's. `given`: the rows as they were given, where those with equal inputs were merged. `scored`: the
-    calibration, where it is known.
+    `far` is k(x, G) @ weights for the rows G that have weights: all rows if `all_rows` is None. `targets` (n, k + s)
+    has the targets of the means of k outputs, then those of s zero-mean sample deviations, phi(X) @ w + epsilon.
+    `residuals` are targets - A @ weights; None if they are not known, or if no row has a weight. `neighbours`: the
+    number of nearest rows of the near field; 0 for no near field. `dtype`: the precision of the solve (an exact
+    posterior predicts in float64). `draw_key`: the randomness of epsilon. If no row has a weight, `targets` has the
+    columns of the means alone, and functions are drawn at the data on first use. `noise`: the variances of the rows;
+    None for the model's. `given`: the rows before those with equal inputs were merged. `scored`: the calibration, if
+    it is known.
     """
 
     model: GaussianProcess
@@ -88,7 +87,7 @@ class Posterior(Quantiles):
     @property
     @abstractmethod
     def has_std(self) -> bool:
-        """Whether there are standard deviations: exact ones, or samples to have them from."""
+        """Whether standard deviations are known, exactly, from neighbours or from samples."""
 
     @property
     @abstractmethod
@@ -102,8 +101,9 @@ class Posterior(Quantiles):
     def leave_one_out(self, *, groups: bool = False) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
         """Mean and standard deviation of each observation given all others: a check that needs no held-out data.
 
-        With q = diag(A^-1): y - weights / q and 1 / sqrt(q). Rows with equal inputs leave together, but for those that
-        an update has added. With `groups` they are one row, that of `x`, whose observation is their mean.
+        y - weights / q and 1 / sqrt(q) with q = diag(A^-1). Rows with equal inputs are left out together, but for those
+        that an update has added. With `groups` the answer has one row for them, that of `x`, whose observation is
+        their mean.
 
         To compare models::
 
@@ -128,7 +128,7 @@ class Posterior(Quantiles):
 
     @property
     def weights(self) -> Columns:
-        """(K + noise I)^-1 @ targets, as far as it was solved, of the rows that have weights."""
+        """The computed (K + noise I)^-1 @ targets, for the rows that have weights."""
         return self.far.weights
 
     @property
@@ -168,13 +168,13 @@ class Posterior(Quantiles):
 
     @cached_property
     def predictor(self) -> Predictor:
-        """What forms mean and deviations."""
+        """The function that computes mean and deviations."""
         near = self._near_field(self._drawn_targets)
         return Predictor(self.model.mean, self.prior, self.far, near, self.num_outputs)
 
     @cached_property
     def mean_predictor(self) -> Predictor:
-        """What forms the means, and the variance given the neighbours alone: nothing is drawn for it."""
+        """The function that computes means, and variances given the neighbours alone, without drawing functions."""
         k = self.num_outputs
         with wide(), jax.ensure_compile_time_eval():
             far = eqx.tree_at(lambda far: far.weights, self.far, self.far.weights[:, :k])
@@ -207,13 +207,13 @@ class Posterior(Quantiles):
     def samples(self) -> SamplePaths:
         """The posterior functions, to be called and differentiated.
 
-        Where the far field alone has converged, to a residual of 1e-2, they are prior and far field, so that they are
-        fast; elsewhere the near field corrects them.
+        If the far field has converged to a residual of 1e-2, they are prior plus far field, which is fast. Otherwise
+        the near field corrects them.
         """
         is_corrected = float(self.solution.residual.max()) > policy.DEFAULT_TOL
-        with wide(), jax.ensure_compile_time_eval():  # they are kept, also if they are first used inside `jax.jit`
+        with wide(), jax.ensure_compile_time_eval():  # they are cached, also if they are first used inside `jax.jit`
             paths = self.predictor.functions(is_corrected)
-        # A float64 array of JAX's is not safe where 64-bit types are off; one of NumPy's may be passed to `jax.jit`.
+        # NumPy arrays may be passed to `jax.jit` where 64-bit types are off; float64 JAX arrays may not.
         return _as_numpy(paths, np.float64) if isinstance(self.layout, Local) else paths
 
     def mean(self, x: Any) -> Float[AnyArray, "m ..."]:
@@ -225,9 +225,8 @@ class Posterior(Quantiles):
 
         A new observation has the model's noise, or the variances (m,) that are given as `noise`. Outputs share it.
 
-        Exact where the solver was Cholesky, outside `jax.jit` and its kin. Otherwise from the sample deviations and,
-        with a near field, from the variance given the neighbours alone, which is known and never too small. Without
-        samples it is that one: an upper bound.
+        Exact for the solver `Cholesky`, outside JAX transformations. Otherwise from the sample deviations and, with a
+        near field, from the variance given the neighbours alone, an upper bound. Without samples it is that bound.
         """
         return self.predict(x, noise=noise)[1]
 
@@ -241,7 +240,7 @@ class Posterior(Quantiles):
         return posterior_of_term(self, term)
 
     def output(self, number: int) -> Posterior:
-        """The posterior of one of several outputs. Its functions are those of others shifted by their means."""
+        """The posterior of one of several outputs. All outputs have the same deviations from their means."""
         k = self.num_outputs
         if not 0 <= number < k:
             raise IndexError(f"There are {k} output(s), numbered from 0, got {number}.")
@@ -264,7 +263,7 @@ class Posterior(Quantiles):
         return -0.5 * ((y - mean) / std) ** 2 - (jnp if is_traced(std) else np).log(std) - 0.5 * math.log(2 * math.pi)
 
     def update(self, x: Any, y: Any, *, noise: Any = None, key: RandomKey | None = None, **settings: Any) -> Posterior:
-        """The posterior given more data as well, solved from where this one ended.
+        """The posterior given further data, solved starting from this one.
 
         `noise`: the variances of the new rows; by default the model's. Settings: `solver`, `memory`, `max_seconds`,
         `max_passes`, `checkpoint`, `progress`, as for `condition`.
@@ -272,9 +271,9 @@ class Posterior(Quantiles):
         return self.model.extend(self, x, y, noise=noise, key=key, **settings)
 
     def refine(self, *, key: RandomKey, **settings: Any) -> Posterior:
-        """The same posterior solved further from where it ended, e.g. `refine(solver=BlockDescent(tol=1e-3), key=key)`.
+        """The same posterior solved further, e.g. `refine(solver=BlockDescent(tol=1e-3), key=key)`.
 
-        Where only some rows have far weights, more of them get weights: all, or as many as a limit allows. Settings as
+        If only some rows have far weights, more rows get them: twice as many, or as many as a limit allows. Settings as
         for `update`; without a solver, the one that made this posterior continues, to a residual of 1e-2.
         """
         return self.model.refine(self, key=key, **settings)
@@ -300,19 +299,19 @@ class Posterior(Quantiles):
     def error_bound(self, x: Any = None) -> float | Float[np.ndarray, " m"]:
         """A bound on `|mean - exact posterior mean|` that holds at every x, or a sharper one at the given points.
 
-        Loose, and as sure as `solution.residual_upper` is: an upper limit of 95 % confidence, or certain but for
-        rounding where all rows were checked (bounds.py). It is infinite everywhere for a kernel whose variance has no
-        bound: ask at points.
+        It holds if `solution.residual_upper` does: with 95 % confidence, or up to rounding if all rows were checked
+        (bounds.py). It is often much larger than the error. For a kernel of unbounded variance it is infinite
+        everywhere, and finite at points.
         """
         return error_bound(self, x)
 
     @property
     def _host_targets(self) -> Float[np.ndarray, "n k"]:
-        """The means' targets of all rows."""
+        """The targets of the means, of all rows."""
         return self.layout.collect(self.targets)[:, : self.num_outputs]
 
     def __getstate__(self) -> dict[str, Any]:
-        """NumPy arrays, because a float64 jax.Array would be read back as float32 where 64-bit types are off."""
+        """The state with NumPy arrays: a float64 jax.Array would be read back as float32 where 64-bit types are off."""
         gathered = self.gathered()
         fields = {field.name: getattr(gathered, field.name) for field in dataclasses.fields(self)}
         solver = _as_numpy(gathered.solution.solver)
@@ -335,15 +334,15 @@ class Posterior(Quantiles):
         return "\n".join([self.report_size(), model, *self.report_solution()])
 
     def report_size(self) -> str:
-        """The sentence of the report about how much there is of everything."""
+        """The sentence of the report about numbers of rows, inputs and functions."""
         return report_size(self)
 
     def report_solution(self, unit: float = 1.0) -> list[str]:
-        """The sentences of the report about the solution; `unit` is what 1 means in the data's own units."""
+        """The sentences of the report about the solution; `unit` is the size of 1 in the units of the data."""
         return report_solution(self, unit)
 
 
 def _as_numpy(tree: Any, dtype: Any = None) -> Any:
-    """The tree with NumPy arrays instead of JAX's: all, or those of one dtype."""
+    """The tree with JAX arrays, all or those of one dtype, replaced by NumPy arrays."""
     is_meant = lambda leaf: isinstance(leaf, jax.Array) and dtype in (None, leaf.dtype)  # noqa: E731
     return jax.tree.map(lambda leaf: np.asarray(leaf) if is_meant(leaf) else leaf, tree)

@@ -1,4 +1,4 @@
-"""Mean and deviations at a block of points: the one place where prior, far field and near field are put together."""
+"""Mean and deviations at a block of points: the sum of prior, far field and near field is formed here only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Predictor(eqx.Module):
         mean(x)        =  constant  +  k(x, X) @ weights[:, :k]     +  u @ r_N[:, :k]
         deviations(x)  =  phi(x) @ w  -  k(x, X) @ weights[:, k:]   -  u @ r_N[:, k:]
 
-    where the last term is the near field, if there is one. A sample function is the mean plus a deviation.
+    The last term is the near field, if there is one. A sample function is the mean plus a deviation.
     """
 
     constant: AnyArray
@@ -45,8 +45,8 @@ class Predictor(eqx.Module):
     def blocks(self, x: Any) -> Iterator[Block]:
         """Mean, deviations and variance, block by block of points; traced points are a single block.
 
-        The variance is the mean squared deviation. With a near field, that of its neighbours alone is known in closed
-        form, and serves as a control variate.
+        The variance is the mean squared deviation. With a near field, the variance given the neighbours alone is known
+        in closed form and serves as a control variate.
         """
         functions = (self.far,) if self.prior is None else (self.far, self.prior)
         first, k = 0, self.num_outputs
@@ -87,8 +87,8 @@ class Predictor(eqx.Module):
     def functions(self, is_corrected: bool) -> SamplePaths:
         """The sample functions: constant + phi(x) @ w + k(x, X) @ (weights of the mean - weights[:, k:]).
 
-        `is_corrected`: and the near field of these. Outputs share deviations: the i-th function of output j has that
-        number i + j, so that outputs deviate independently of each other.
+        `is_corrected`: add their near field. Outputs share deviations: function i of output j has deviation i + j, so
+        that different outputs of one function deviate independently.
         """
         if self.prior is None:
             raise ValueError("This posterior has no samples. Condition with num_samples=16, say, to have functions.")

@@ -19,7 +19,7 @@ from dualgp.operators.noise import Noise
 class PriorPaths(eqx.Module):
     """phi(x) @ w: draws from the prior as functions, (m, d) -> (m, s).
 
-    `key`, as numbers, and `num_features`: what `prior_paths` drew them with, where it did.
+    `key`, as numbers, and `num_features` are the arguments of `prior_paths`, if it drew them.
     """
 
     features: Features

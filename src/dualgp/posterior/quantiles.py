@@ -1,4 +1,4 @@
-"""What a posterior says about the quantiles of new observations, from rows that are predicted without themselves."""
+"""Quantiles of new observations, calibrated by rows that are predicted without themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dualgp.posterior.calibration import FEWEST_SCORES, GAUSSIAN, Calibration, c
 
 
 class Quantiles(ABC):
-    """The part of `Posterior` that is about quantiles."""
+    """The methods of `Posterior` that are about quantiles."""
 
     scored: Calibration | None
     given: GivenRows | None
@@ -34,13 +34,13 @@ class Quantiles(ABC):
 
     @abstractmethod
     def _scores(self) -> Float[np.ndarray, "rows k"]:
-        """(y - mean) / std, noise included, of rows that are predicted without themselves; none if that cannot be."""
+        """(y - mean) / std, noise included, of rows predicted without themselves; empty if these are not known."""
 
     def quantile(self, x: Any, p: Any, *, noise: Any = True, calibrated: bool = True) -> Float[AnyArray, "m ... p"]:
         """The points below which a new observation at each x is with probabilities p, such as [0.05, 0.95].
 
         mean + std * Q_z(p), see `calibration`: (m, len(p)), or (m, k, len(p)) for k outputs. With `calibrated=False`,
-        or for the function (`noise=False`), of which data know less, Q_z is that of a Gaussian.
+        or for the function (`noise=False`), which nobody observes, Q_z is that of a Gaussian.
         """
         mean, std = self.predict(x, noise=noise)
         z = (GAUSSIAN if noise is False or not calibrated else self.calibration)(p).astype(std.dtype)
@@ -50,9 +50,8 @@ class Quantiles(ABC):
     def calibration(self) -> Calibration:
         """The quantiles of errors, in standard deviations of observations, of rows predicted without themselves.
 
-        Of all rows where the solution is exact, otherwise of up to 4,096 random ones, by preference of those that have
-        no far weights; of all outputs together. Gaussian below 100 rows, and without a near field where the solution
-        is not exact.
+        From all rows if the solution is exact, otherwise from up to 4,096 random rows, those without far weights first;
+        all outputs together. Gaussian below 100 rows, and without a near field if the solution is not exact.
         """
         if self.scored is not None:
             return self.scored
@@ -60,7 +59,7 @@ class Quantiles(ABC):
             return calibrate(self._scores().ravel())
 
     def _single_rows(self) -> Int[np.ndarray, " rows"]:
-        """The rows of `x` that are one observation each; all of them, means too, where these are few."""
+        """The rows of `x` that are one observation each; if these are few, all rows, merged ones too."""
         if self.given is None:
             return np.arange(self.layout.n, dtype=np.int32)
         single = np.flatnonzero(np.bincount(np.asarray(self.given.place)) == 1).astype(np.int32)

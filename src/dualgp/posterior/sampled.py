@@ -1,4 +1,4 @@
-"""A posterior whose standard deviations come from its near field and sample functions: that of iterative solvers."""
+"""The posterior of iterative solvers: standard deviations come from the near field and from sample functions."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NO_SAMPLES = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SampledPosterior(Posterior):
-    """Weights from an iterative solver, of all rows or of some.
+    """A posterior with weights from an iterative solver, for all rows or for some.
 
-    A standard deviation from s samples alone has a standard error of 1 / sqrt(2 s); with a near field, whose neighbours
-    know most of it, it has less.
+    A standard deviation from s samples alone has a relative standard error of 1 / sqrt(2 s). With a near field it has
+    less, because the variance given the neighbours is known.
     """
 
     @property
@@ -58,9 +58,9 @@ class SampledPosterior(Posterior):
 
     @in_wide
     def _leave_rows_out(self) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
-        """With a near field, the row's own weight and equation are taken out of both fields (near.py), n k^3 / 3
-        operations. Without one, q is the mean square of the samples' weights, whose covariance is A^-1: 64 samples know
-        it to 18 %, and a row without a weight is predicted like any new observation.
+        """With a near field, the row is removed from both fields (near.py), in n k^3 / 3 operations. Without one, q is
+        the mean square of the samples' weights, whose covariance is A^-1, with an error of 18 % for 64 samples; a row
+        without a weight is then predicted like a new observation.
         """
         targets, offset, k = self._host_targets.astype(np.float64), np.asarray(self.model.mean), self.num_outputs
         if self.neighbours:
@@ -71,7 +71,7 @@ class SampledPosterior(Posterior):
             raise ValueError("Leaving one out takes samples. Condition with num_samples=16, say.")
         weights = self.layout.collect(self.weights).astype(np.float64)
         has_weights = weights[:, k:].any(axis=1)
-        # s / (s - 2) times too large on average: the inverse of a chi-square with s degrees of freedom
+        # 1 / q is s / (s - 2) times too large on average: the inverse of a chi-square with s degrees of freedom
         inverse_q = (1.0 - 2.0 / num) / np.where(has_weights, np.mean(weights[:, k:] ** 2, axis=1), 1.0)
         mean, variance = offset + targets - weights[:, :k] * inverse_q[:, None], inverse_q
         if not has_weights.all():
@@ -82,7 +82,7 @@ class SampledPosterior(Posterior):
         return mean, variance
 
     def _scores(self) -> Float[np.ndarray, "rows k"]:
-        if not self.neighbours:  # deviations of a few functions would be the scores' own
+        if not self.neighbours:  # standard deviations from a few functions are too noisy for scores
             return np.zeros((0, self.num_outputs))
         rows = self._single_rows()
         if self.all_rows is not None:
@@ -93,12 +93,12 @@ class SampledPosterior(Posterior):
         return errors / np.sqrt(variance)[:, None]
 
     def _leave_out(self, rows: Int[np.ndarray, " rows"]) -> tuple[np.ndarray, np.ndarray]:
-        """Errors of the predictions of these rows by all others, and their variances."""
+        """Errors of predictions of these rows from all others, and their variances."""
         near: Any = (self.mean_predictor if self.residuals is None else self.predictor).near
-        return leave_rows_out(near, self._spread_weights(), rows, self.num_outputs)
+        return leave_rows_out(near, self._weights_of_all_rows(), rows, self.num_outputs)
 
-    def _spread_weights(self) -> Float[np.ndarray, "n s"]:
-        """Weights of all rows: zero for those that have none."""
+    def _weights_of_all_rows(self) -> Float[np.ndarray, "n s"]:
+        """The weights of all rows, zero for rows that have none."""
         weights = self.far.layout.collect(self.weights)
         if self.all_rows is None:
             return weights
@@ -107,12 +107,12 @@ class SampledPosterior(Posterior):
         return whole
 
     def _explained(self, x: Any) -> Float[np.ndarray, " m"]:
-        # Variances from samples are noisy: a bound may not use them.
+        # Variances from samples are noisy, so that a bound must not use them.
         return np.asarray(self.model.kernel.diagonal(self.model.kernel.points(x, "x", self.d)), np.float64)
 
 
 def moments(posterior: Posterior, x: Any, more: str = "") -> tuple[Float[AnyArray, "m ..."], Float[AnyArray, " m"]]:
-    """Mean and mean squared deviation of the samples; `more` is added to the error where there are no samples."""
+    """Mean and variance; `more` is added to the error if there is nothing to compute a variance from."""
     if posterior.prior is None and not posterior.neighbours:
         raise ValueError(NO_SAMPLES + more)
     is_known = posterior.neighbours and posterior.residuals is None  # in closed form, without functions

@@ -1,4 +1,4 @@
-"""What was done and how good it is, in plain words."""
+"""The sentences of a posterior's report."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def report_noise(posterior: Posterior) -> str:
 
 
 def report_solution(posterior: Posterior, unit: float = 1.0) -> list[str]:
-    """How well the equations were solved; `unit` is what 1 means in the data's own units."""
+    """How well the equations were solved; `unit` is the size of 1 in the units of the data."""
     solution = posterior.solution
     if not posterior.num_far:
         return [solution.message, *_report_rows_aside(posterior, unit)]
@@ -70,7 +70,7 @@ def report_solution(posterior: Posterior, unit: float = 1.0) -> list[str]:
 
 
 def _report_rows_aside(posterior: Posterior, unit: float) -> list[str]:
-    """How well rows were predicted that had been kept aside."""
+    """How well the rows kept aside were predicted."""
     score = posterior.solution.validation
     if score is None:
         return []

@@ -1,6 +1,6 @@
-"""The posterior of one term of a sum of kernels, such as the trend or the details of a prediction.
+"""The posterior of one term of a sum of kernels, such as trend or details.
 
-With k = k_1 + k_2 + ..., f = mean + f_1 + f_2 + ... for independent f_t ~ GP(0, k_t), and given the data
+With k = k_1 + k_2 + ..., f = mean + f_1 + f_2 + ... with independent f_t ~ GP(0, k_t). Given the data,
 
     f_t(x)  =  phi_t(x) @ w_t  +  k_t(x, X) @ (weights of the mean - weights of the sample)  +  near field
     var(f_t(x))  =  k_t(x, x) - k_t(x, X) A^-1 k_t(X, x)
@@ -37,8 +37,8 @@ from dualgp.posterior.sampled import NO_SAMPLES, SampledPosterior
 class TermPosterior:
     """One term of a sum of kernels, given the data. Made by `Posterior.term`.
 
-    Standard deviations are exact where the solver was Cholesky, outside `jax.jit` and its kin, and otherwise those of
-    the samples.
+    Standard deviations are exact for the solver `Cholesky`, outside JAX transformations, and otherwise those of the
+    samples.
     """
 
     kernel: Kernel
@@ -65,7 +65,7 @@ class TermPosterior:
 
     @cached_property
     def samples(self) -> SamplePaths:
-        """The functions of this term: those of all terms add up to the posterior's functions less the constant."""
+        """The functions of this term. Over all terms they add up to the posterior's functions less the constant."""
         with wide():
             return self.predictor.functions(is_corrected=self.posterior.samples.near is not None)
 
@@ -112,7 +112,7 @@ def posterior_of_term(posterior: Posterior, term: Any) -> TermPosterior:
 
 
 def additive_terms(kernel: Kernel) -> list[Kernel]:
-    """The terms of nested sums, also of those that are scaled or see some columns: 2 * (a + b) has 2 * a and 2 * b."""
+    """The terms of nested sums, scaled ones and those in an `On` included: 2 * (a + b) has 2 * a and 2 * b."""
     if isinstance(kernel, Sum):
         return additive_terms(kernel.left) + additive_terms(kernel.right)
     if isinstance(kernel, (Scale, View)):
@@ -132,7 +132,7 @@ def _place(terms: list[Kernel], term: Any) -> int:
 
 
 def _prior_of_term(prior: PriorPaths, terms: list[Kernel], place: int) -> PriorPaths:
-    """The features that belong to a term, with their weights."""
+    """The prior functions of a term: its features and their weights."""
     parts = prior.features.terms
     counts = [_num_feature_terms(term) for term in terms]
     if sum(counts) != len(parts):
@@ -146,7 +146,7 @@ def _prior_of_term(prior: PriorPaths, terms: list[Kernel], place: int) -> PriorP
 
 
 def _num_feature_terms(kernel: Kernel) -> int:
-    """How many terms the features of a kernel have: those of a product are all pairs."""
+    """How many terms the features of a kernel have; a product has all pairs."""
     if isinstance(kernel, Sum):
         return _num_feature_terms(kernel.left) + _num_feature_terms(kernel.right)
     if isinstance(kernel, Product):

@@ -25,7 +25,7 @@ __all__ = ["CallbackSupportMixin", "Watcher", "with_callbacks"]
 
 
 class Watcher:
-    """The fit is a task, and every step of learning is a task in it."""
+    """Reports the fit as a task, and every step of learning as a subtask."""
 
     def __init__(self, estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
         self.estimator, self.X, self.y = estimator, X, y
@@ -39,5 +39,5 @@ class Watcher:
         return task.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)
 
     def end(self) -> None:
-        """The fit is done."""
+        """Report the end of the fit."""
         self.root.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)

@@ -1,4 +1,4 @@
-"""What is decided before a fit, by the likelihood of some rows: how the target is warped, and whether it has a trend.
+"""Decisions before a fit, by the likelihood of some rows: how to transform the target, and whether to fit a trend.
 
 The rows are neighbourhoods of random points, so that there are short and long distances among them. Their exact
 likelihood is maximised for a few steps with each choice; a density in z is one in y by the slope of the warp.
@@ -18,17 +18,17 @@ from dualgp.learning import Exact, Step, learn, log_likelihood
 from dualgp.sklearn.warps import Warp
 
 NUM_CENTRES, NEIGHBOURS, AMONG = 12, 32, 20_000  # neighbourhoods, rows in each, and rows that they are found among
-STEPS = 15  # of L-BFGS: the choices differ by more than further steps gain
-LEAST_ROWS, LEAST_VALUES = 50, 10  # to choose a warp: with fewer there is nothing to see
-SKEWED, WIDE = 0.5, 3.0  # skewness, and ratio of the outer 5 % points: from there on a warp may help
+STEPS = 15  # steps of L-BFGS: choices differ by more than the gain of further steps
+LEAST_ROWS, LEAST_VALUES = 50, 10  # to choose a warp: fewer cannot decide
+SKEWED, WIDE = 0.5, 3.0  # skewness, and ratio of the outer 5 % points, from which a warp may help
 CLEAR = 0.02  # nats a row: what a choice must gain to be worth explaining
-POWERS = (0.0, 0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2.0)  # of Yeo-Johnson
-TREND_RIDGE = 1e-3  # of the number of rows: penalty on the slopes of standardised inputs
-FEW_VALUES_SHARE = 0.5  # of the rows: with as many different targets they do not repeat by chance
+POWERS = (0.0, 0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2.0)  # exponents of the Yeo-Johnson transform
+TREND_RIDGE = 1e-3  # times the number of rows: the penalty on slopes of standardised inputs
+FEW_VALUES_SHARE = 0.5  # the largest fraction of different targets of a rounded target
 
 
 def resolution(y: Float[np.ndarray, " n"]) -> float:
-    """The step of which all targets are multiples, up to a constant; 0 where there is none."""
+    """The step of which all targets are multiples, up to a constant; 0 if there is none."""
     values = np.unique(y)
     values = values[np.diff(values, prepend=-np.inf) > 1e-9 * np.ptp(values)]  # 0.1 + 0.2 is not 0.3
     if len(values) < 3 or len(values) > FEW_VALUES_SHARE * len(y):
@@ -65,7 +65,7 @@ def as_warp(kind: str, y: Float[np.ndarray, " n"], power: float = 1.0) -> Warp:
 
 
 def _step(y: Float[np.ndarray, " n"]) -> float:
-    """What is added to targets that may be zero before a logarithm is taken: their step, or the smallest of them."""
+    """The number added to targets that may be zero before taking logarithms: their step, or the smallest of them."""
     return resolution(y) or float(np.min(y[y > 0], initial=np.inf)) if (y > 0).any() else 0.0
 
 
@@ -86,7 +86,7 @@ def choose_warp(model: GaussianProcess, x: Float[np.ndarray, "n d"], y: Float[np
 
 
 def may_be_warped(y: Float[np.ndarray, " n"]) -> bool:
-    """Whether targets are so skewed, or so many times larger than others, that it is worth looking."""
+    """Whether targets are skewed enough, or differ by a large enough factor, to compare warps."""
     if len(y) < LEAST_ROWS or len(np.unique(y[:1000])) < LEAST_VALUES:
         return False
     low, high = np.quantile(y, [0.05, 0.95])
@@ -105,7 +105,7 @@ def _candidates(model: GaussianProcess, x: np.ndarray, own: np.ndarray, y: np.nd
 
 
 def _quick_value(warp: Warp, y: np.ndarray, near: Int[np.ndarray, "n k"]) -> float:
-    """The log density of the differences from the average of neighbours, if they were normal."""
+    """The log density of differences from the average of neighbours, assumed normal."""
     z = warp(y)
     return float(-np.log(np.std(z - z[near].mean(axis=1)) + 1e-300) + np.mean(warp.log_slope(y)))
 
@@ -113,7 +113,7 @@ def _quick_value(warp: Warp, y: np.ndarray, near: Int[np.ndarray, "n k"]) -> flo
 def likelihood(
     model: GaussianProcess, x: np.ndarray, warp: Warp, y: np.ndarray, whole: np.ndarray
 ) -> tuple[float, GaussianProcess]:
-    """The log density of a row of y, and the model of the standardised z that it is found with."""
+    """The log density of y in nats a row, and the model of standardised z that has it."""
     z = warp(whole)
     offset, scale = float(z.mean()), float(z.std()) or 1.0
     floor = max(noise_floor(warp, whole) / scale**2, 1e-6)
@@ -122,7 +122,7 @@ def likelihood(
 
 
 def climb(model: GaussianProcess, x: np.ndarray, z: np.ndarray, floor: float) -> tuple[float, GaussianProcess]:
-    """The log likelihood of a row after a few steps from `model`, with a noise of at least `floor`."""
+    """The log likelihood in nats a row after a few steps from `model`, with a noise of at least `floor`."""
     count = iter(range(STEPS))
     stop: Callable[[Step], bool] = lambda step: next(count, None) is None  # noqa: E731
     learned = learn(model, x, z, method=Exact(num_starts=1), progress=stop)
@@ -161,7 +161,7 @@ def fit_trend(x: Float[np.ndarray, "n d"], z: Float[np.ndarray, " n"]) -> Float[
 def choose_trend(
     model: GaussianProcess, x: Float[np.ndarray, "n d"], z: Float[np.ndarray, " n"], floor: float
 ) -> Float[np.ndarray, " d"] | None:
-    """The slopes of a linear trend of standardised z, if neighbourhoods that it was fitted without gain by it."""
+    """The slopes of a linear trend of standardised z, if it makes rows that it was not fitted to more likely."""
     rows = neighbourhoods(model, x)
     rest = np.setdiff1d(np.arange(len(x)), rows)
     if len(rest) < max(len(rows), 10 * x.shape[1]):
@@ -170,7 +170,7 @@ def choose_trend(
     x_own, z_own = x[rows], z[rows]
     plain, model = climb(model, x_own, z_own, floor)
     residual = z_own - x_own @ slopes
-    # Both are densities of z: subtracting a trend does not stretch anything.
+    # Both are densities of z, because subtracting a trend has slope 1.
     scale = max(float(residual.std()), 1e-12)
     with_trend = climb(model, x_own, (residual - residual.mean()) / scale, floor / scale**2)[0] - math.log(scale)
     return fit_trend(x, z) if with_trend > plain + CLEAR else None

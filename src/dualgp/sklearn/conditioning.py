@@ -1,4 +1,4 @@
-"""What fits to arrays and to files of rows share: valid input, scales, one deadline, how a model is conditioned."""
+"""Steps that all fits share: checks of the input, scales, one deadline, learning and conditioning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from sklearn.utils.validation import validate_data
 
 from dualgp._arrays import refuse_fork
-from dualgp._checks import SMALLEST_SPREAD, check_size, refuse_other_kinds
+from dualgp._checks import SMALLEST_DEVIATION, check_size, refuse_other_kinds
 from dualgp._random import subkey
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
@@ -27,15 +27,15 @@ from dualgp.solvers import DivergenceWarning
 from dualgp.solvers.stopping import Deadline
 
 AT_FLOOR = "The noise is at its floor: that of rounding, or a millionth of the variance."
-DTYPES = [np.float64, np.float32, np.uint8]  # X of these is taken as it is; others become the first
+DTYPES = [np.float64, np.float32, np.uint8]  # X of other dtypes becomes the first
 
 
 @dataclass(frozen=True, eq=False)
 class Conditioning:
-    """What a fit conditions models on and how: data, randomness, a deadline, and further settings of `condition`.
+    """The data and the settings with which a fit learns and conditions models.
 
-    `noise_floor`: a variance that learning must not go below, relative to that of the targets. `factors`: what the
-    model's noise is multiplied by in each row, if not by 1.
+    `noise_floor`: the smallest noise of learning, relative to the variance of the targets. `factors`: the factor of
+    the noise of each row, if not 1.
     """
 
     x: Any
@@ -47,11 +47,11 @@ class Conditioning:
     factors: Float[np.ndarray, " n"] | None = None
 
     def __call__(self, model: GaussianProcess, **more: Any) -> Posterior:
-        """The posterior of a model, in the time that is left."""
+        """The posterior of a model, within the remaining time."""
         noise = None if self.factors is None else float(model.noise) * self.factors
         run = {"key": subkey(self.key, "condition"), "max_seconds": self.deadline, **self.settings, **more}
         run["noise"] = noise
-        with warnings.catch_warnings():  # of divergence, which may have a remedy here
+        with warnings.catch_warnings():  # divergence may have a remedy here
             warnings.simplefilter("ignore", DivergenceWarning)
             return model.condition(self.x, self.targets, **run)
 
@@ -64,7 +64,7 @@ class Conditioning:
         choose_kernel: bool = False,
         robust: bool = False,
     ) -> Learned:
-        """A better model, from `model` on, with a noise that is not below the floor; it is said where it is there."""
+        """Learn, starting from `model`, with a noise of at least the floor; the message says if the noise is at it."""
         limit = time_to_learn(self.deadline, len(self.targets))
         run = {"key": subkey(self.key, "learn"), "max_seconds": limit, **self.settings, **self._noise}
         run |= ({} if watch is None else {"progress": watch}) | {"robust": robust}
@@ -79,20 +79,20 @@ class Conditioning:
         if noise >= floor:
             return _with_constants(replace(learned, message=f"{learned.message} {AT_FLOOR}"), varies)
         model = replace(learned.model, noise=np.asarray(floor))
-        if not learned.finished:  # there is no time to learn the rest again
+        if not learned.finished:  # there is no time to learn again
             return _with_constants(replace(learned, model=model, posterior=None), varies)
         rest = learn(model, self.x, targets, fixed=(*fixed, "noise"), **run)
         message = f"{learned.message} {AT_FLOOR} {rest.message}"
         return _with_constants(replace(rest, message=message, kernels=learned.kernels), varies)
 
     def with_rows_of(self, learned: Learned) -> Conditioning:
-        """The same with the noise and the targets that robust learning has found."""
+        """The same with noise and targets from robust learning."""
         if learned.targets is None or learned.noise is None:
             return self
         return replace(self, targets=learned.targets, factors=learned.noise / float(learned.model.noise))
 
     def weighed(self, model: GaussianProcess) -> tuple[Conditioning, str]:
-        """The same where outliers by this model count less, and a sentence."""
+        """The same with outliers of this model weighed less, and a sentence."""
         factors = np.ones(len(self.targets)) if self.factors is None else self.factors
         noise = float(model.noise) * factors
         weighing = find_outliers(model, self.x, self.targets, noise)
@@ -100,7 +100,7 @@ class Conditioning:
         return replace(self, targets=targets, factors=factors), str(weighing)
 
     def varying(self, model: GaussianProcess, kernel: Kernel) -> tuple[Conditioning, GaussianProcess, Posterior]:
-        """The same with a noise that depends on the inputs, the model with its mean, and the logarithm of the rest."""
+        """The same with input-dependent noise, the model with its mean, and the posterior of its logarithm."""
         factors = np.ones(len(self.targets)) if self.factors is None else self.factors
         key = subkey(self.key, "noise field")
         field, noise = noise_field(model, self.x, self.targets, factors, kernel, key)
@@ -118,7 +118,7 @@ class Conditioning:
 
     @property
     def _varying(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Targets to learn from, and which outputs these are: one that is constant says nothing about the others."""
+        """Targets to learn from, and which outputs these are: constant outputs are left out."""
         if np.ndim(self.targets) < 2:
             return self.targets, None
         varies = np.ptp(self.targets, axis=0) > 0
@@ -126,7 +126,7 @@ class Conditioning:
 
 
 def _with_constants(learned: Learned, varies: np.ndarray | None) -> Learned:
-    """The model of all outputs, where some are constant and were not learned from."""
+    """The learned model with the means of constant outputs added, which were left out."""
     if varies is None:
         return learned
     mean = np.zeros(len(varies))
@@ -135,7 +135,7 @@ def _with_constants(learned: Learned, varies: np.ndarray | None) -> Learned:
 
 
 def inner_scale(values: Float[np.ndarray, " n"]) -> float:
-    """The standard deviation of normal values, by the inner ones: outliers have no part in it."""
+    """A robust standard deviation, from the inner quantiles."""
     return float(np.quantile(np.abs(values - np.median(values)), INNER)) / OF_NORMAL
 
 
@@ -149,7 +149,7 @@ def one_if_constant(std: Any, values: np.ndarray, largest: Any = None) -> np.nda
 
 
 def validated(estimator: Any, X: Any, *y: Any, reset: bool = True) -> Any:
-    """Inputs, or inputs and targets in float64, or a sentence: what every call of an estimator begins with."""
+    """Check inputs, or inputs and targets in float64, at the beginning of every call of an estimator."""
     refuse_fork()
     for value, name in ((X, "X"), *((value, "y") for value in y)):
         refuse_other_kinds(value, name)
@@ -165,10 +165,10 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool = True) -> Any:
 
 
 def refuse_holes(y: Any) -> None:
-    """Refuse rows that have some outputs only."""
+    """Refuse rows with missing outputs."""
     try:
         missing = np.isnan(np.asarray(y, np.float64))
-    except (TypeError, ValueError):  # for scikit-learn to say
+    except (TypeError, ValueError):  # scikit-learn raises the error
         return
     if missing.ndim == 2 and missing.shape[1] > 1 and missing.any():
         row, output = (int(i) for i in np.argwhere(missing)[0])
@@ -185,14 +185,14 @@ def sized_targets(y: np.ndarray, reset: bool) -> np.ndarray:
     targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
     check_size(targets, "y")
     spread = np.ptp(targets, axis=0)
-    if reset and np.any((spread > 0) & (spread < SMALLEST_SPREAD)):
+    if reset and np.any((spread > 0) & (spread < SMALLEST_DEVIATION)):
         least = float(np.min(spread[spread > 0])) if spread.ndim else float(spread)
         raise ValueError(f"y varies by {least:.3g} only: too little to be squared. Choose a smaller unit.")
     return targets
 
 
 def finite_score(score: Callable[..., float], estimator: Any, X: Any, y: Any, sample_weight: Any) -> float:
-    """A score, or a sentence where squares leave the range of numbers. That of a single row is NaN, with a warning."""
+    """A score; an error if squares overflow. The score of a single row is NaN, with a warning."""
     refuse_other_kinds(y, "y")
     with np.errstate(over="ignore", invalid="ignore"):
         found = float(score(estimator, X, y, sample_weight))

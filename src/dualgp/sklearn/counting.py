@@ -1,4 +1,4 @@
-"""Which rows count, and how much: weights, and rows that are there several times."""
+"""Which rows count, and how much: weights, and copies of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dualgp.operators.merging import FEW_COPIES, is_copy, row_keys
 
 
 class Counted(NamedTuple):
-    """The rows to keep, the weight of each of them (None: one each), and sentences about the others."""
+    """The rows to keep, their weights (None if all are 1), and sentences about the other rows."""
 
     kept: Bool[np.ndarray, " n"]
     weights: Float[np.ndarray, " kept"] | None
@@ -42,8 +42,8 @@ def check_weights(sample_weight: Any, n: int) -> Float[np.ndarray, " n"]:
 
 
 def count_rows(columns: Sequence[np.ndarray] | np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Counted:
-    """Rows of weight 0 are left out. Copies of a row become one: with the sum of their weights where weights are given
-    or more rows than a fifth are copies, so that weight 2 is the row twice; and else, as entered twice, with one.
+    """Rows of weight 0 are left out. Copies of a row become one row, with the sum of their weights if weights are given
+    or more than a fifth of the rows are copies, otherwise with weight 1 as rows entered twice.
     """
     copies, said = is_copy(columns, y), []
     is_few = weights is None and np.count_nonzero(copies) <= FEW_COPIES * len(copies)
@@ -59,7 +59,7 @@ def count_rows(columns: Sequence[np.ndarray] | np.ndarray, y: np.ndarray, weight
 
 
 def without_zeros(weights: Any, n: int) -> tuple[Bool[np.ndarray, " n"], Float[np.ndarray, " some"] | None, str]:
-    """The rows that have a weight, their weights, and a sentence about the others."""
+    """The rows of positive weight, their weights, and a sentence about the other rows."""
     if weights is None:
         return np.ones(n, bool), None, ""
     weights = check_weights(weights, n)

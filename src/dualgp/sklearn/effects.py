@@ -1,4 +1,4 @@
-"""What matters, and how: a column of the table at a time, whatever inputs it became."""
+"""Importances and partial dependence of columns of the table, whatever inputs they became."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from dualgp.columns.types import Coded, Time
 from dualgp.sklearn.estimator import GPRegressor
 
-ROWS, GRID, MOST_VALUES = 300, 25, 20  # rows looked at, points along a number, and values of text
+ROWS, GRID, MOST_VALUES = 300, 25, 20  # rows used, points of a number, and values of text
 SHUFFLES = 3
 
 
@@ -33,9 +33,9 @@ def places_of(regressor: GPRegressor) -> dict[str, slice]:
 
 
 def importances(regressor: GPRegressor, X: Any = None, y: Any = None) -> dict[str, float]:
-    """How much larger the RMSE is when a column is shuffled, for rows kept aside or else for the fitted ones.
+    """How much the RMSE grows when a column is shuffled, for given rows or else for the fitted ones.
 
-    In units of y, the largest first. Columns that say the same as others seem to matter less than they do.
+    In units of y, the largest first. Columns with the same information as others have smaller importances.
     """
     x, y = _rows(regressor, X, y)
     rng = np.random.default_rng(0)
@@ -66,7 +66,7 @@ def effect(regressor: GPRegressor, column: str) -> Effect:
 
 
 def _grid(regressor: GPRegressor, name: str, place: slice) -> tuple[Any, Float[np.ndarray, "values k"], bool]:
-    """Values of a column to look at, and their inputs."""
+    """Values of a column, their inputs, and whether they are categories."""
     fitted = np.asarray(regressor.posterior_.gathered().x, np.float64)[:, place] + regressor.X_offset_[place]
     column = None
     if regressor.encoding_ is not None:

@@ -1,4 +1,4 @@
-"""GPRegressor: the scikit-learn front door. Nothing to know and nothing to tune."""
+"""GPRegressor: the scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class GPRegressor(Fitting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     kernel : a dualgp or scikit-learn kernel, or None
-        In the units of the data: `Matern32(lengthscale=3.0)` means 3 units of X. None is the best of four stationary
-        kernels with a lengthscale for each column, chosen by the data.
+        In the units of the data: `Matern32(lengthscale=3.0)` means 3 units of X. None compares stationary kernels with
+        a lengthscale for each column, and takes the one that predicts best.
     noise : float, "input-dependent" or None
         The variance of the noise, in squared units of y. It stays as given; None means that it is learned, one number
         for all points. "input-dependent" learns a function of the inputs.
@@ -52,52 +52,52 @@ class GPRegressor(Fitting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
         Stop about then with what there is. Error bars of an unfinished solve are wider, not narrower.
     checkpoint : path or None
         A file to save progress to, and others that begin with its name. The same fit, with the same `random_state`
-        (None means 0 here), goes on from it; it is deleted when the fit is complete.
+        (None means 0 here), resumes from it; it is deleted when the fit is complete.
     devices : int, "all", list of JAX devices, `jax.sharding.Mesh` or None
-        Spread the rows over these devices; None is the first one alone.
+        Shard the rows over these devices; None is the first one alone.
     random_state : int, RandomState or None
+        The randomness of learning, solver and functions. Pass an integer for reproducible results.
     verbose : int
         1 shows progress, 2 also prints a report.
     target_transform : "auto", "none", "log", "sqrt" or "yeo-johnson"
         The monotone function of y that is modelled; predictions come back in units of y. "auto" takes the most likely
-        one where kernel, noise and mean are learned from nothing, and none otherwise.
+        one if kernel and noise are left open, and none otherwise.
     trend : "auto", True or False
-        Whether a linear trend is taken out first: "auto" asks rows that the trend was not fitted to.
+        Whether a linear trend is subtracted first: "auto" decides by rows that the trend was not fitted to.
     robust : bool
         Whether to expect outliers: rows that are far from what others say are not learned from and count less.
 
-    X may be a pandas or polars frame with text, categories, dates and missing values: `data.encoding` makes inputs of
-    them, the same as the command line. Rows that are copies of others count once where they are few, and else
-    as often as they are there.
+    X may be a pandas or polars frame with text, categories, dates and missing values, which are encoded as on the
+    command line. Rows that are copies of others count once if they are few, otherwise as often as they occur.
 
     Attributes
     ----------
     kernel_ : Kernel
         The kernel in the units of the data (of the transformed y, where there is a transform).
     noise_ : float
-        The variance of the noise, in such units squared; of a row of weight 1, and where it depends on the inputs the
-        geometric mean over the rows. One for each of several outputs, as `mean_` is; the kernel is then in squared
-        standard deviations of the outputs, unless parameters are given.
+        The variance of the noise, in these units squared, of a row of weight 1; if it depends on the inputs, the
+        geometric mean over the rows. Several outputs have an array of these, as of `mean_`; the kernel is then in
+        squared standard deviations of the outputs, unless parameters are given.
     mean_ : float
         The constant that predictions return to far from the data.
     lengthscale_ : array
-        One for each input, in its units, if the kernel has them.
+        One for each input, in its units, if the kernel has lengthscales.
     posterior_ : Posterior
         For centred inputs and standardised targets: `X - X_offset_` and `(z - y_offset_) / y_scale_` less the
         trend, where z = warp_(y). Inputs are centred where the kernel depends on differences only.
     noise_field_ : Posterior or None
-        The logarithm of the noise relative to `noise_` at centred inputs, where it depends on them.
+        The logarithm of the noise relative to `noise_` at centred inputs, if it depends on them.
     units_ : Units
-        All of that, with the slopes of the trend.
+        The scales above, with the slopes of the trend.
     encoding_ : Encoding or None
         How the columns of a frame become inputs.
     finished_ : bool
         False if a limit or Ctrl-C ended the fit early.
     validation_ : Score or None
-        RMSE, log density and coverage of the 90 % band of rows that were kept aside while it was solved, in the units
-        of y; None where that was not done, as up to 4,096 rows, and where y was transformed.
+        RMSE, log density and coverage of the 90 % band of rows kept aside during the solve, in the units of y; None up
+        to 4,096 rows, and if y was transformed.
     message_ : str
-        What was done, in words; `decisions_` are sentences about y. Also `print(regressor.report())`.
+        A summary of the fit; `decisions_` has sentences about y. See also `print(regressor.report())`.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ class GPRegressor(Fitting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GPRegressor:
         """Learn from (n, d) inputs, or a frame of n rows, and (n,) or (n, k) targets, and condition on all of them.
 
-        `sample_weight` (n,): a row of weight 2 counts as if it were there twice, its noise is half of `noise_`; a
-        weight of 0 leaves it out.
+        `sample_weight` (n,): a row of weight 2 counts like two rows, its noise is half of `noise_`; a row of weight 0
+        is left out.
         """
         if needs_encoding(X):
             return self.fit_table(as_table(X), check_frame(X, y), sample_weight=sample_weight)
@@ -164,10 +164,10 @@ class GPRegressor(Fitting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
         rows = count_rows(raw_columns(table, made), y, weights)
         if not rows.kept.all():
             table, y = table.filter(rows.kept), y[rows.kept]
-            made = make_encoding(table) if encoding is None else encoding  # medians of different rows
+            made = make_encoding(table) if encoding is None else encoding  # medians are those of different rows
         self.encoding_, X = made.fit(table, main_direction(y))
         warp, chosen = find_warp(self.target_transform, X, y, made.widths, self._is_free)
-        if isinstance(warp, Warp) and warp.kind != "none":  # effects on what is modelled
+        if isinstance(warp, Warp) and warp.kind != "none":  # effects on the transformed target
             self.encoding_, X = made.fit(table, warp(y))
         self.n_features_in_, self.feature_names_in_ = len(made.names), np.array(made.names, dtype=object)
         return self._fit(X, y, (warp, chosen), deadline, rows.weights, (*filter(None, [zeros]), *rows.said))
@@ -181,7 +181,7 @@ class GPRegressor(Fitting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
         weights: np.ndarray | None,
         counted: tuple[str, ...],
     ) -> GPRegressor:
-        # Only where nothing depends on the origin: counts, for one, are what they are.
+        # Inputs are centred only if the kernel depends on differences; counts must not be.
         centres = self.kernel is None or translated(self.kernel, self.learn)[0].is_stationary
         self._check_noise(y)
         settings, start = self._settings(len(y)), standard_model(X, self._widths)
@@ -204,7 +204,7 @@ class GPRegressor(Fitting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
         return self
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> GPRegressor:
-        """Condition on more data as well, from where the last solve ended. Learned parameters and scales stay."""
+        """Condition on further data, starting from the last solve. Learned parameters and scales stay."""
         check_is_fitted(self)
         if self.encoding_ is None:
             X, y = validated(self, X, y, reset=False)
@@ -231,14 +231,14 @@ class GPRegressor(Fitting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
         return self
 
     def output(self, number: int) -> GPRegressor:
-        """The same for one of several outputs, numbered from 0."""
+        """The fitted regressor of one of several outputs, numbered from 0."""
         check_is_fitted(self)
         if not isinstance(self.units_, UnitsOfMany):
             if number:
                 raise IndexError(f"There is one output, number 0, got {number}.")
             return self
         posterior = self.posterior_.output(number)
-        posterior = replace(posterior, solution=replace(posterior.solution, validation=None))  # it was of all outputs
+        posterior = replace(posterior, solution=replace(posterior.solution, validation=None))  # it was for all outputs
         one = copy.copy(self)
         one.units_ = self.units_.each[number]
         one._keep(posterior)

@@ -13,7 +13,7 @@ from dualgp._checks import check_count
 from dualgp._morgan import fingerprint_chunk
 
 Invalid = Literal["raise", "drop", "nan"]
-CHUNK = 1000  # molecules at a time for a worker
+CHUNK = 1000  # molecules for one task of a worker
 
 
 def fingerprints(
@@ -60,7 +60,7 @@ def fingerprints(
 
 
 def unreadable(strings: Sequence[str], valid: Bool[np.ndarray, " all"], first: int = 0) -> str:
-    """A sentence that names the rows, counted from `first`, and what stands there."""
+    """A sentence that names the unreadable rows, counted from `first`, and their text."""
     rows = np.flatnonzero(~valid)
     shown = ", ".join(f"{first + row} ({strings[row][:40]!r})" for row in rows[:5])
     return f"{len(rows)} SMILES cannot be read: row {shown}{', ...' if len(rows) > 5 else ''}."
@@ -87,7 +87,7 @@ def _in_chunks(
 
 
 def require_rdkit() -> None:
-    """A sentence where RDKit is missing."""
+    """Raise if RDKit is missing."""
     try:
         import rdkit  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""How a regressor finds its posterior, and what it keeps of it."""
+"""The stages of a fit: learning, conditioning, and setting the fitted attributes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dualgp.solvers import CG, Auto, BlockDescent, DivergenceWarning, Result, So
 
 
 class Fitting(Predicting):
-    """Learning and conditioning by the parameters of a regressor."""
+    """The methods of `GPRegressor` that learn and condition."""
 
     kernel: Any
     noise: Any
@@ -44,7 +44,7 @@ class Fitting(Predicting):
 
     @property
     def _is_free(self) -> bool:
-        """Whether everything is left to be found."""
+        """Whether kernel and noise are both left open, so that transform and trend may be chosen."""
         return self.learn and self.kernel is None and not self._has_given_noise and not self.robust
 
     @property
@@ -80,9 +80,9 @@ class Fitting(Predicting):
     def _learn(
         self, model: GaussianProcess, condition: Conditioning, watcher: Watcher | None, kernel: Kernel
     ) -> tuple[Posterior, Conditioning]:
-        """The posterior of a model that is learned, from `model` on, and how it was conditioned.
+        """The posterior of a learned model, starting from `model`, and how it was conditioned.
 
-        `kernel`: of the field of the noise, where it depends on the inputs.
+        `kernel`: that of the noise field, if the noise depends on the inputs.
         """
         fixed = ("noise",) if self._has_given_noise else ()
         watch = watcher if watcher and watcher.has_company else None
@@ -100,7 +100,7 @@ class Fitting(Predicting):
             self.message_ = f"All targets are {shown(self.y_offset_)}: there is nothing to learn."
             warnings.warn(f"{self.message_} Error bars are those of a guess.", UserWarning, stacklevel=3)
         posterior = learned.posterior
-        if posterior is None:  # few rows, or interrupted: then there is no time for more than a pass
+        if posterior is None:  # few rows; or interrupted, and then at most a pass
             solve = None if self.checkpoint is None or learned.interrupted else f"{self.checkpoint}.solve"
             posterior = condition(learned.model, max_passes=1.0 if learned.interrupted else None, checkpoint=solve)
         self.finished_ = learned.finished and posterior.solution.result is Result.CONVERGED
@@ -109,7 +109,7 @@ class Fitting(Predicting):
     def _take_as_given(
         self, model: GaussianProcess, condition: Conditioning, watcher: Watcher | None, kernel: Kernel
     ) -> tuple[Posterior, Conditioning]:
-        """The posterior of `model` itself."""
+        """The posterior of `model` without learning."""
         self.message_ = "Parameters as given."
         if self._varies:
             condition, model = self._vary(model, condition, kernel)
@@ -125,7 +125,7 @@ class Fitting(Predicting):
     def _vary(
         self, model: GaussianProcess, condition: Conditioning, kernel: Kernel
     ) -> tuple[Conditioning, GaussianProcess]:
-        """The same with a noise that depends on the inputs, and the model with its geometric mean."""
+        """The same with input-dependent noise, and the model with its geometric mean."""
         kernel = kernel if model.kernel.is_stationary else model.kernel
         condition, model, self.noise_field_ = condition.varying(model, kernel)
         return condition, model
@@ -144,12 +144,12 @@ class Fitting(Predicting):
         return targets + weighing.shift(noise), weighing.variances(noise)
 
     def _conclude(self, posterior: Posterior, condition: Conditioning, checkpoint: Any) -> None:
-        """Solve again in float64 where float32 was not enough, and set the fitted attributes."""
+        """Solve again in float64 if float32 was not enough, and set the fitted attributes."""
         if _needs_double(posterior.solution) and posterior.targets.dtype == np.float32:
             posterior = condition(posterior.model, dtype=np.float64)
             self.message_ += " Float32 was not enough, so it was solved again in float64."
             self.finished_ = posterior.solution.result is Result.CONVERGED
-            if self.finished_ and checkpoint is not None:  # what float32 had left to do is done
+            if self.finished_ and checkpoint is not None:  # the checkpoint of the float32 solve is obsolete
                 for piece in (checkpoint, f"{checkpoint}.solve"):
                     delete(piece)
         if posterior.solution.result is Result.DIVERGED:
@@ -157,7 +157,7 @@ class Fitting(Predicting):
         self._keep(posterior)
 
     def _start(self, start: GaussianProcess) -> GaussianProcess:
-        """What to start from, on centred inputs and standardised targets: `start`, but for what was given."""
+        """The model to start from, for centred inputs and standardised targets: `start` with given values put in."""
         units = self.units_.of_parameters**2
         kernel, noise = rescaled(start.kernel, units), float(start.noise) * units
         if self.kernel is not None:
@@ -165,12 +165,12 @@ class Fitting(Predicting):
             noise = noise if white is None else white
         if self._has_given_noise:
             given = as_float_array(self.noise, "noise")
-            check_noise(given)  # here, in the user's units
+            check_noise(given)  # in the units of the user
             noise = float(given)
         return GaussianProcess(rescaled(kernel, 1.0 / units), np.asarray(noise / units))
 
     def _key(self) -> jax.Array:
-        """A fit that may go on later must draw the same numbers again."""
+        """The random key. With a checkpoint None means 0, because a resumed fit must draw the same numbers."""
         return random_key(0 if self.random_state is None and self.checkpoint is not None else self.random_state)
 
     def _solver(self) -> Any:
@@ -187,7 +187,7 @@ class Fitting(Predicting):
         has_units = posterior.num_outputs == 1 and self.units_.is_plain
         self.validation_ = score.in_units(self.y_scale_) if score and has_units else None
         lengthscale = getattr(model.kernel, "lengthscales", getattr(model.kernel, "lengthscale", None))
-        self.__dict__.pop("lengthscale_", None)  # of an earlier fit with another kernel
+        self.__dict__.pop("lengthscale_", None)  # from an earlier fit with another kernel
         if lengthscale is not None:
             self.lengthscale_ = np.broadcast_to(np.asarray(lengthscale, np.float64), (posterior.d,)).copy()
 
@@ -198,11 +198,11 @@ def shown(value: Any) -> str:
 
 
 def _needs_double(solution: Solution) -> bool:
-    """Whether rounding, and not the user's step size, was in the way."""
+    """Whether rounding ended the solve, and not a step size of the user."""
     in_trouble = solution.result in (Result.DIVERGED, Result.STALLED)
     return in_trouble and isinstance(solution.solver, (BlockDescent, CG))
 
 
 def random_key(random_state: Any) -> jax.Array:
-    """A key from what scikit-learn takes for a seed."""
+    """A JAX key from a scikit-learn `random_state`."""
     return jax.random.key(int(check_random_state(random_state).randint(2**31)))

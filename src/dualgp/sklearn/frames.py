@@ -18,7 +18,7 @@ from dualgp.sklearn.conditioning import refuse_holes, sized_targets
 
 
 def needs_encoding(X: Any) -> bool:
-    """Whether X is a frame with more than numbers in it: text, categories, times or missing values."""
+    """Whether X is a frame with text, categories, times or missing values."""
     kind = type(X).__module__.partition(".")[0]
     if kind == "pandas" and hasattr(X, "dtypes") and hasattr(X, "columns"):
         import pandas
@@ -34,7 +34,7 @@ def needs_encoding(X: Any) -> bool:
 
 
 def raw_columns(table: Any, encoding: Encoding) -> list[np.ndarray]:
-    """The columns that an encoding uses, as numbers or codes: equal where the table is."""
+    """The columns that an encoding uses, as numbers or codes, to compare rows."""
     columns = []
     for column in encoding.columns:
         values = column_of(table, column.name)
@@ -55,7 +55,7 @@ def check_frame(X: Any, y: Any, reset: bool = True) -> Float[np.ndarray, " n"] |
 
 
 def encode(X: Any, encoding: Encoding) -> Float[np.ndarray, "n d"]:
-    """The inputs of a frame or a table of pyarrow, with a warning for what the model has never seen."""
+    """The inputs of a frame or a table of pyarrow; warns about values that were not in the fitted table."""
     if isinstance(X, np.ndarray | list):
         raise TypeError(
             f"This model was fitted to a frame with the columns {', '.join(map(repr, encoding.names))}. Pass such a "

@@ -1,4 +1,4 @@
-"""Several outputs: units and predictions of each, with a column of numbers for each."""
+"""Several outputs: units and predictions, with a column for each output."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Predictions:
 
     @property
     def median(self) -> Float[np.ndarray, "m k"]:
-        """As likely too small as too large."""
+        """The median."""
         return self._columns(lambda one: one.median)
 
     @property
     def mean(self) -> Float[np.ndarray, "m k"]:
-        """The average of what may come."""
+        """The mean."""
         return self._columns(lambda one: one.mean)
 
     @property
     def std(self) -> Float[np.ndarray, "m k"]:
-        """The standard deviation of what may come."""
+        """The standard deviation."""
         return self._columns(lambda one: one.std)
 
     def moments(self) -> tuple[Float[np.ndarray, "m k"], Float[np.ndarray, "m k"]]:
@@ -41,7 +41,7 @@ class Predictions:
         return np.stack(means, axis=1), np.stack(stds, axis=1)
 
     def quantiles(self, levels: Any, **settings: Any) -> Float[np.ndarray, "m k levels"]:
-        """The points below which an observation is with these probabilities."""
+        """The quantiles at these probabilities."""
         return self._columns(lambda one: one.quantiles(levels, **settings))
 
     def log_density(self, y: Float[np.ndarray, "m k"]) -> Float[np.ndarray, "m k"]:
@@ -74,7 +74,7 @@ class UnitsOfMany:
 
     @property
     def y_scale(self) -> Float[np.ndarray, " k"]:
-        """What 1 means for each output."""
+        """The scale of each output."""
         return np.array([units.y_scale for units in self.each])
 
     @property
@@ -89,7 +89,7 @@ class UnitsOfMany:
 
     @property
     def of_parameters(self) -> float:
-        """What 1 means in the parameters of the model: 1 where outputs have different scales."""
+        """The scale of the model's parameters: 1 if outputs have different scales."""
         first = self.each[0].y_scale
         return first if all(units.y_scale == first for units in self.each) else 1.0
 
@@ -107,13 +107,13 @@ class UnitsOfMany:
         return np.stack([units.outputs(own, x) for units, own in zip(self.each, values, strict=True)], axis=-1)
 
     def prediction(self, x: np.ndarray, mean: Any, std: Any, calibration: Calibration = GAUSSIAN) -> Predictions:
-        """What means (m, k), and the standard deviation (m,) that they share, at centred inputs say about y."""
+        """The distributions of y from means (m, k) and their common standard deviation (m,) at centred inputs."""
         each = zip(self.each, np.asarray(mean).T, strict=True)
         return Predictions(tuple(units.prediction(x, own, std, calibration) for units, own in each))
 
 
 def main_direction(y: np.ndarray) -> Float[np.ndarray, " n"]:
-    """One column that says most about all outputs: the first principal component of standardised ones."""
+    """The first principal component of the standardised outputs."""
     if y.ndim == 1:
         return y
     spread = y.std(axis=0)

@@ -1,4 +1,4 @@
-"""What a fitted regressor can be asked, in the units of the user's data."""
+"""Predictions of a fitted regressor, in the units of the data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Predicting:
     noise_field_: Posterior | None = None
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]  # of the estimator
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
@@ -45,13 +45,13 @@ class Predicting:
         noise: bool = True,
         calibrated: bool = True,
     ) -> Any:
-        """The mean at (m, d) points; with `return_std` or `return_cov` also the spread of new observations there.
+        """The mean at (m, d) points; with `return_std` or `return_cov` also the std or covariance of observations.
 
-        `quantiles`, such as [0.1, 0.5, 0.9]: instead these points of the distribution of new observations, (m, 3).
-        `noise=False` leaves the noise out: the spread of the function that the observations scatter around.
+        `quantiles`, such as [0.1, 0.5, 0.9]: return these quantiles of new observations instead, (m, 3).
+        `noise=False` leaves the noise out, for the function behind the observations.
         With k outputs, arrays of (m, k), covariances (m, m, k) and quantiles (m, k, 3).
-        Quantiles of observations follow the errors of rows that were predicted without themselves (see
-        `Posterior.calibration`); with `calibrated=False`, and those of the function, they are Gaussian.
+        Quantiles of observations are calibrated by the errors of rows predicted without themselves (see
+        `Posterior.calibration`). With `calibrated=False`, and for the function, they are Gaussian.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be asked for.")
@@ -64,7 +64,7 @@ class Predicting:
         if return_cov:
             posterior, x = self._ready(X)
             covariance = posterior.covariance(x, noise=self._noise_at(x) if noise else False)
-            root = np.sqrt(covariance.diagonal())  # where y is warped, correlations are those of what is modelled
+            root = np.sqrt(covariance.diagonal())  # if y is warped, correlations are those of the warped targets
             ratio = std.T / root
             covariance = covariance * ratio[..., :, None] * ratio[..., None, :]
             return mean, np.moveaxis(covariance, 0, -1) if std.ndim > 1 else covariance
@@ -90,7 +90,7 @@ class Predicting:
         return self.units_.prediction(x, mean, std, calibration)
 
     def mean_at(self, x: np.ndarray) -> np.ndarray:
-        """Means at centred inputs, without error bars where they are not needed."""
+        """Means at centred inputs, without standard deviations unless the warp needs them."""
         if self.units_.is_plain:
             return self.units_.outputs(self.posterior_.mean(x), x)
         if self.posterior_.has_std:
@@ -109,8 +109,8 @@ class Predicting:
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws of new observations, noise included, jointly at (m, d) points: (m, n_samples), or (m, k, n_samples).
 
-        They are posterior functions plus noise. Where `n_samples` is more than there are functions, they are exact
-        draws if the fit was exact (up to 4,096 rows), and an error otherwise.
+        They are posterior functions plus noise. If `n_samples` exceeds the number of functions, they are exact draws
+        for an exact fit (up to 4,096 rows), and an error otherwise.
         """
         posterior, x = self._ready(X)
         policy.check_functions(n_samples, len(x), "n_samples")
@@ -121,7 +121,7 @@ class Predicting:
         """The posterior functions, without noise: a callable from (m, d) points to (n_samples, m) values, or
         (n_samples, m, k)."""
         check_is_fitted(self)
-        frozen = copy.copy(self)  # later fits and updates make other functions
+        frozen = copy.copy(self)  # later fits and updates change the functions
 
         def functions(X: Any) -> np.ndarray:
             posterior, x = frozen._ready(X)

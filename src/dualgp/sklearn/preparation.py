@@ -1,4 +1,4 @@
-"""What a regressor does to inputs and targets before it learns (scales, a function of y, a trend), and draws of y."""
+"""Scales, transform and trend of inputs and targets before learning; and draws of y."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dualgp.sklearn.outputs import UnitsOfMany
 from dualgp.sklearn.units import Units
 from dualgp.sklearn.warps import Warp
 
-NOISE = 0.1  # relative to the variance of y, to start from
-Warps = Warp | tuple[Warp, ...]  # of one output, or of each of several
+NOISE = 0.1  # relative to the variance of y: the start of learning
+Warps = Warp | tuple[Warp, ...]  # for one output, or one for each of several
 Widths = tuple[int, ...] | None  # how many inputs share each lengthscale
 
 
 def standard_model(X: np.ndarray, widths: Widths) -> GaussianProcess:
-    """What to start from where nothing is given, for standardised targets."""
+    """The model to start from if none is given, for standardised targets."""
     std = X.std(axis=0, dtype=np.float64)
     scales = one_if_constant(std, X)
     if widths is not None:
@@ -41,10 +41,10 @@ def model_of(scales: Float[np.ndarray, " groups"], widths: Widths = None) -> Gau
 def make_units(
     X: np.ndarray, y: np.ndarray, warp: Warps, centres: bool, own_scales: bool, robust: bool = False
 ) -> Units | UnitsOfMany:
-    """The units of the targets, and where inputs are centred if they may be.
+    """The scales of the targets, and the centre of the inputs if these may be centred.
 
-    Without `own_scales` several outputs have one scale, so that parameters mean the same for all of them. `robust`: by
-    the inner targets alone.
+    Without `own_scales` several outputs have one scale, so that parameters mean the same for all of them. `robust`:
+    estimate scales from the inner targets.
     """
     x_offset = X.mean(axis=0, dtype=np.float64) if centres else np.zeros(X.shape[1])
     if isinstance(warp, Warp):
@@ -61,9 +61,9 @@ def make_units(
 
 
 def find_warp(transform: Any, X: np.ndarray, y: np.ndarray, widths: Widths, is_free: bool) -> tuple[Warps, str]:
-    """The function of y to model, and a sentence about it. `is_free`: everything else is left to be found.
+    """The transform of y, and a sentence about it. `is_free`: kernel, noise and mean are learned, too.
 
-    With several outputs there is one for each, and none unless it is given.
+    Several outputs have one each, and none unless it is given.
     """
     if transform not in ("auto", *Warp.KINDS):
         raise ValueError(f"target_transform must be 'auto' or one of {', '.join(Warp.KINDS)}, got {transform!r}.")
@@ -76,7 +76,7 @@ def find_warp(transform: Any, X: np.ndarray, y: np.ndarray, widths: Widths, is_f
 
 
 def find_floor(units: Units | UnitsOfMany, y: np.ndarray) -> float:
-    """The variance of rounding in standardised targets; of several outputs the smallest."""
+    """The variance of rounding in standardised targets; for several outputs the smallest."""
     if isinstance(units, UnitsOfMany):
         return min(find_floor(one, column) for one, column in zip(units.each, y.T, strict=True))
     return noise_floor(units.warp, y) / units.y_scale**2
@@ -91,7 +91,7 @@ def find_trend(
     floor: float,
     is_free: bool,
 ) -> tuple[Any, str]:
-    """The units with a linear trend where it helps, and a sentence about it; of several outputs only if it is given."""
+    """The units with a linear trend if it helps, and a sentence; for several outputs only if it is asked for."""
     if trend not in ("auto", True, False):
         raise ValueError(f"trend must be 'auto', True or False, got {trend!r}.")
     if isinstance(units, UnitsOfMany):
@@ -114,7 +114,7 @@ def draw_observations(
 ) -> Float[np.ndarray, "samples m"] | Float[np.ndarray, "samples m k"]:
     """Posterior functions plus `noise`, the variances of m new observations.
 
-    Where there are not as many functions, exact draws if the posterior is exact.
+    If there are not enough functions, exact draws if the posterior is exact.
     """
     if n_samples <= posterior.num_samples:
         which = rng.choice(posterior.num_samples, n_samples, replace=False)
@@ -123,7 +123,7 @@ def draw_observations(
         return np.moveaxis(values + deviation * rng.standard_normal(values.shape), -1, 0)
     if posterior.is_exact:
         mean, root = np.asarray(posterior.mean(x)), np.linalg.cholesky(posterior.covariance(x, noise=noise))
-        draws = rng.standard_normal((*mean.shape[::-1], n_samples))  # of each output by itself
+        draws = rng.standard_normal((*mean.shape[::-1], n_samples))  # each output independently
         return mean + np.moveaxis(root @ draws, -1, 0).swapaxes(1, -1)
     raise ValueError(
         f"There are {posterior.num_samples} posterior functions, {n_samples} draws were asked for. "

@@ -22,7 +22,7 @@ def scaffold_split(
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
     """The most frequent scaffolds (Bemis and Murcko's ring systems) to learn from, the rarest to test on.
 
-    No scaffold is on both sides: harder than a random split, and nearer to what a new series of molecules is like.
+    No scaffold is on both sides, as with a new series of molecules. This is harder than a random split.
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for i, scaffold in enumerate(scaffolds(smiles)):

@@ -1,4 +1,4 @@
-"""The way from a user's inputs and targets to those of the posterior, and back."""
+"""Conversion between the inputs and targets of the user and those of the posterior."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Units:
 
     @property
     def of_parameters(self) -> float:
-        """What 1 means in the parameters of the model."""
+        """The scale of the model's parameters."""
         return self.y_scale
 
     def inputs(self, X: np.ndarray) -> np.ndarray:
@@ -57,6 +57,6 @@ class Units:
         return self.warp.inverse(values * self.y_scale + self.y_offset)
 
     def prediction(self, x: np.ndarray, mean: Any, std: Any, calibration: Calibration = GAUSSIAN) -> Prediction:
-        """What the posterior's mean and standard deviation at centred inputs say about y."""
+        """The distribution of y from the posterior's mean and standard deviation at centred inputs."""
         location = (np.asarray(mean, np.float64) + self.trend(x)) * self.y_scale + self.y_offset
         return Prediction(self.warp, location, np.asarray(std, np.float64) * self.y_scale, calibration)

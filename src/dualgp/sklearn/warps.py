@@ -17,16 +17,16 @@ from dualgp.posterior.calibration import GAUSSIAN, Calibration
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(32)  # E g(N(0, 1)) = sum_i g(node_i) weight_i
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
-LEVELS = (np.arange(200) + 0.5) / 200  # of the quantiles that a CRPS is the mean of
-BEYOND = 1.0  # of the range of the data in z: what is taken back is at most so far outside
+LEVELS = (np.arange(200) + 0.5) / 200  # the mean loss of these quantiles makes the CRPS
+BEYOND = 1.0  # times the range of the data in z: `inverse` clips z this far outside
 
 
 @dataclass(frozen=True)
 class Warp:
     """u = (y - shift) / scale as it is ("none"), its logarithm or root, or its Yeo-Johnson transform to `power`.
 
-    `low` and `high`: ends of the fitted data in z. Beyond a range further out nothing is taken back: a wide band in
-    logarithms would have an astronomic mean.
+    `low` and `high`: the range of the fitted data in z. `inverse` clips z one range beyond either end: a wide band
+    in logarithms would have an astronomic mean.
     """
 
     KINDS: ClassVar[tuple[str, ...]] = ("none", "log", "sqrt", "yeo-johnson")
@@ -50,8 +50,8 @@ class Warp:
         """y from z."""
         z = np.asarray(z, np.float64)
         if self.kind != "none":
-            room = BEYOND * (self.high - self.low)
-            z = np.clip(z, self.low - room, self.high + room)
+            margin = BEYOND * (self.high - self.low)
+            z = np.clip(z, self.low - margin, self.high + margin)
         if self.kind == "log":
             u = np.exp(z)
         elif self.kind == "sqrt":
@@ -61,7 +61,7 @@ class Warp:
         return u * self.scale + self.shift
 
     def log_slope(self, y: Any) -> Any:
-        """log dz/dy: what the logarithm of a density gains on the way back."""
+        """log dz/dy, which is added to a log density of z to get that of y."""
         u = (np.asarray(y, np.float64) - self.shift) / self.scale
         if self.kind == "log":
             slope = -np.log(u)
@@ -75,7 +75,7 @@ class Warp:
 
 
 def _yeo_johnson(u: Any, power: float) -> Any:
-    """((1 + u)^p - 1) / p where u is positive, and the same of -u with 2 - p where it is not, turned round."""
+    """((1 + u)^p - 1) / p for u >= 0, and -((1 - u)^(2 - p) - 1) / (2 - p) for u < 0."""
     return np.where(u >= 0, _box_cox(np.maximum(u, 0.0), power), -_box_cox(np.maximum(-u, 0.0), 2.0 - power))
 
 
@@ -96,7 +96,7 @@ def _inverse_box_cox(z: Any, power: float) -> Any:
 class Prediction:
     """The distribution of new observations at m points: warp^-1 of N(location, spread^2).
 
-    Mean, standard deviation and log density are those. Quantiles, the median and the CRPS are those of `calibration`.
+    Mean, standard deviation and log density are Gaussian in z. Quantiles, median and CRPS use `calibration`.
     """
 
     warp: Warp
@@ -106,17 +106,17 @@ class Prediction:
 
     @property
     def median(self) -> Float[np.ndarray, " m"]:
-        """As likely too small as too large."""
+        """The median."""
         return self.quantiles([0.5])[:, 0]
 
     @property
     def mean(self) -> Float[np.ndarray, " m"]:
-        """The average of what may come."""
+        """The mean."""
         return self.moments()[0]
 
     @property
     def std(self) -> Float[np.ndarray, " m"]:
-        """The standard deviation of what may come."""
+        """The standard deviation."""
         return self.moments()[1]
 
     def moments(self) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
@@ -128,18 +128,18 @@ class Prediction:
         return mean, np.sqrt((values - mean[:, None]) ** 2 @ WEIGHTS)
 
     def quantiles(self, levels: Any) -> Float[np.ndarray, "m levels"]:
-        """The points below which an observation is with these probabilities."""
+        """The quantiles at these probabilities."""
         return self._at(self.calibration(levels))
 
     def log_density(self, y: Any) -> Float[np.ndarray, " m"]:
-        """The logarithm of the density at observations, that of the Gaussian."""
+        """The logarithm of the Gaussian density at observations."""
         z = (self.warp(y) - self.location) / self.spread
         return self.warp.log_slope(y) - 0.5 * z**2 - np.log(self.spread) - 0.5 * np.log(2.0 * np.pi)
 
     def crps(self, y: Any) -> Float[np.ndarray, " m"]:
         """The continuous ranked probability score of observations: twice the mean loss of all quantiles."""
         if self.warp.kind == "none" and self.calibration.is_gaussian:
-            from scipy.special import ndtr  # here, because it would double the time of importing the package
+            from scipy.special import ndtr  # imported here, because it would double the import time of the package
 
             mean, std = self.moments()
             z = (np.asarray(y, np.float64) - mean) / std
@@ -149,7 +149,7 @@ class Prediction:
         return 2.0 * np.mean(np.maximum(LEVELS * below, (LEVELS - 1.0) * below), axis=1)
 
     def _at(self, z: Float[np.ndarray, " k"]) -> np.ndarray:
-        """So many standard deviations from the location."""
+        """y at `z` standard deviations from the location."""
         return self.warp.inverse(self.location[:, None] + self.spread[:, None] * z)
 
 

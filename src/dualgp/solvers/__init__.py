@@ -3,14 +3,14 @@
 base.py           settings, prepared solvers, and what a Solution says
 solve.py          `solve`: checks and scales the columns, and runs a solver
 iterate.py        the one loop that every iterative solver runs in
-stopping.py       deadlines, and the rules by which a run has diverged or stalled
-residual.py       how far weights are from solving the system, checked on fresh rows
-progress.py       where a run is, and the progress bar
-messages.py       how a run ended, as a sentence
+stopping.py       deadlines, and the rules for divergence and stalling
+residual.py       the residual of weights, estimated on fresh rows
+progress.py       the progress of a run, and the progress bar
+messages.py       the sentence about how a run ended
 auto.py           solver="auto"
 cholesky.py       exact, in float64: the oracle
 block_descent.py  blocks of neighbours solved exactly: the default where n is large
-neighbourhoods.py random partitions of the data into such blocks
+neighbourhoods.py random partitions of the data into groups of neighbours
 sdd.py            stochastic dual descent: the paper's Algorithm 1
 cg.py             conjugate gradients; preconditioners.py: pivoted Cholesky
 sgd.py            primal stochastic gradient descent, which SDD improves on

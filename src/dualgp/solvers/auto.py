@@ -24,19 +24,19 @@ from dualgp.solvers.spectrum import PROBE_POINTS, largest_eigenvalue
 
 PROBE_RANK = 200
 PROBE_SECONDS, PROBE_SECONDS_PER_ROW = 2.0, 2.5e-5  # compilation, and columns of K: 2 s for 25,000 rows, 9 for 300,000
-PROBE_SHARE = 0.2  # the share of the time left that the probe may take
-# Block descent takes 2 to 6 passes to a residual of 1e-2, whatever the forecast for conjugate gradients. Those are
-# taken only if they are faster still, and if rounding, about eps * tr(K) / noise, does not slow them down.
+PROBE_SHARE = 0.2  # the largest fraction of the remaining time for the probe
+# Block descent takes 2 to 6 passes to a residual of 1e-2. Conjugate gradients are chosen only if their forecast is
+# smaller, and if rounding, about eps * tr(K) / noise, does not slow them down.
 CG_BELOW_ITERATIONS = 5.0
 CG_BELOW_ROUNDING = 0.1
 
 
 class Auto(Solver):
-    """Cholesky up to 4,096 points, block descent up to 20,000. Beyond, a probe: conjugate gradients if few columns
-    explain K so well that they are faster, else block descent.
+    """Cholesky up to 4,096 points, block descent up to 20,000. Beyond, a probe decides: conjugate gradients if few
+    columns approximate K so well that they are faster, else block descent.
 
-    `tol`: the relative residual to reach. Without it, `condition` has block descent stop when another pass no
-    longer improves predictions of rows kept aside; `solve` stops at 1e-2.
+    `tol`: the relative residual to reach. Without it, block descent stops in `condition` when another pass no longer
+    improves predictions of rows kept aside, and in `solve` at 1e-2.
     """
 
     _: KW_ONLY
@@ -75,15 +75,13 @@ class Auto(Solver):
         passes_left = None if run.max_passes is None else run.max_passes - probe.passes
         solution = solver.run(operator, b, replace(run, max_passes=passes_left))
         return replace(
-            solution,
-            message=f"{solution.message} (Chosen because {reason}.)",
-            passes=solution.passes + probe.passes,
+            solution, message=f"{solution.message} (Chosen because {reason}.)", passes=solution.passes + probe.passes
         )
 
 
 class Probe(NamedTuple):
-    """A preconditioner, the iterations that conjugate gradients should need with it, their rounding errors relative to
-    the right-hand side, and the passes spent."""
+    """A preconditioner, the forecast number of iterations of conjugate gradients with it, their rounding error relative
+    to the right-hand side, and the passes spent."""
 
     preconditioner: Preconditioner
     iterations: float
@@ -92,15 +90,15 @@ class Probe(NamedTuple):
 
 
 def is_probe_worthwhile(n: int, seconds_left: float) -> bool:
-    """Whether the probe takes a small share of the time that is left."""
+    """Whether the probe takes a small fraction of the remaining time."""
     return PROBE_SECONDS + PROBE_SECONDS_PER_ROW * n <= PROBE_SHARE * seconds_left
 
 
 def examine(operator: Operator, tol: float, key: RandomKey) -> Probe:
     """Forecast conjugate gradients: half of sqrt(condition number of P^-1 A) * ln(2 / tol) iterations.
 
-    P = F F^T + noise I leaves K - F F^T, whose largest eigenvalue is estimated on a subsample: of its m x m block, the
-    part beyond the diagonal grows in proportion to the number of points, the diagonal does not.
+    P = F F^T + noise I leaves K - F F^T, whose largest eigenvalue is estimated from an m x m block of a subsample: its
+    off-diagonal contribution grows in proportion to the number of points, its diagonal does not.
     """
     preconditioner = PivotedCholesky(rank=PROBE_RANK, random=True)(operator, subkey(key, "pivots"))
     m = min(PROBE_POINTS, operator.n)

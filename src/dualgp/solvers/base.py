@@ -1,4 +1,4 @@
-"""What a solver is: settings, which are public; a prepared solver, which has concrete values; and a Solution."""
+"""The interfaces: a solver (public settings), a prepared solver (a value for each setting), and a Solution."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PerColumn = Float[Array, " s"]  # a number for each right-hand side
 
 
 class Result(enum.Enum):
-    """How a solve ended. It stalled if rounding prevents progress."""
+    """How a solve ended. `STALLED`: rounding prevents progress."""
 
     CONVERGED = "converged"
     BUDGET_REACHED = "budget reached"
@@ -40,7 +40,7 @@ class DivergenceWarning(RuntimeWarning):
 
 
 class Trace(NamedTuple):
-    """What happened, one entry per chunk of steps. `residual` is the running estimate, relative, one column each."""
+    """The history, one entry per chunk of steps. `residual` has the running relative estimates of all columns."""
 
     steps: np.ndarray
     passes: np.ndarray
@@ -52,20 +52,19 @@ class Trace(NamedTuple):
 class Solution:
     """The answer to A @ weights = b, and how good it is.
 
-    - `weights`: the shape of b, and where b was.
-    - `result`: converged, budget reached, stalled, diverged or interrupted; `message` says it in a sentence, with a
-      remedy.
+    - `weights`: in the shape and the placement of b.
+    - `result`: converged, budget reached, stalled, diverged or interrupted; `message` is a sentence with a remedy.
     - `residual`: ||b - A @ weights|| / ||b|| for each column, estimated on fresh rows of the returned weights. It has
       converged if two standard errors above that are below `tol`.
-    - `residual_upper`: the residual is below this with a probability of 95 %, over the rows of all checks that were
-      made, unless a few rows carry most of it (see `residual.py`). It includes the rounding error of the residual. Up
-      to 2,048 rows all of them are checked, and it is the residual plus that error.
-    - `residuals`: b - A @ weights for every row and column, in the shape of `weights`, where the solver knows them: it
-      keeps them (block descent), all rows were checked, or conjugate gradients ended on a refreshed residual.
-    - `validation`: how well rows were predicted that had been kept aside; None if there were none.
+    - `residual_upper`: an upper limit of the residual that holds with 95 % confidence for all checks of a run together,
+      unless a few rows have most of the residual (see `residual.py`). It includes the rounding error. Up to 2,048 rows
+      all rows are checked, and it is the residual plus the rounding error.
+    - `residuals`: b - A @ weights for every row and column, in the shape of `weights`, if it is known: block descent
+      keeps it, a check may have covered all rows, or conjugate gradients ended on a recomputed residual.
+    - `validation`: how well the rows kept aside were predicted; None if there were none.
     - `passes`: kernel entries used, in units of n^2. `seconds`: wall-clock time, compilation included.
     - `solver`: the solver with every automatic setting filled in. `trace`: the running estimates.
-    - `factor`: the Cholesky factor of A, where the solver made one. `state`: what another step would need.
+    - `factor`: the Cholesky factor of A, if the solver made one. `state`: the state for another step.
     """
 
     weights: AnyArray = field(repr=False)
@@ -86,9 +85,10 @@ class Solution:
 
 @dataclass(frozen=True)
 class Run:
-    """The settings of one run, which are not those of a solver: randomness, start, limits, progress.
+    """The settings of one run, beside those of the solver: randomness, start, limits, progress.
 
-    `start_residual`: b - A @ start, where it is known. `validation`: rows to keep aside, and to stop by.
+    `start_residual`: b - A @ start, if it is known. `validation`: rows to keep aside, whose predictions decide when to
+    stop.
     """
 
     key: RandomKey | None
@@ -113,7 +113,7 @@ class Solver(eqx.Module):
 
     @property
     def takes_few_passes(self) -> bool:
-        """Whether it needs only about five to ten passes, so that keeping K does not pay."""
+        """Whether it needs at most about ten passes, so that keeping K does not pay."""
         return False
 
     def is_direct(self, n: int) -> bool:
@@ -136,10 +136,10 @@ class IterativeSolver(Solver):
 
     @abstractmethod
     def prepare(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[Prepared, float]:
-        """The solver for this problem, with a value for every automatic setting, and the passes that took."""
+        """The prepared solver, with a value for every automatic setting, and the passes spent on that."""
 
     def run(self, operator: Operator, b: Columns, run: Run) -> Solution:
-        from dualgp.solvers.iterate import iterate  # the loop knows this class
+        from dualgp.solvers.iterate import iterate  # which imports this module
 
         return iterate(self, operator, b, run)
 
@@ -153,7 +153,7 @@ class Prepared(eqx.Module):
     settings: eqx.AbstractVar[IterativeSolver]
 
     rules: ClassVar[Rules] = Rules()
-    start_passes: ClassVar[float] = 0.0  # passes that the residual of a start other than zeros takes
+    start_passes: ClassVar[float] = 0.0  # passes to compute the residual of a start that is not zero
 
     @property
     def tol(self) -> float:
@@ -162,37 +162,37 @@ class Prepared(eqx.Module):
 
     @abstractmethod
     def init(self, operator: Operator, b: Columns, start: Columns) -> Any:
-        """The state before the first step: what the next step needs."""
+        """The state before the first step."""
 
     def init_at(self, operator: Operator, b: Columns, start: Columns, residual: Columns) -> Any:
-        """`init` where the residual b - A @ start is known: a solver that keeps it saves a pass."""
+        """`init` with a known residual b - A @ start: a solver that keeps the residual saves a pass."""
         return self.init(operator, b, start)
 
     @abstractmethod
     def step(self, operator: Operator, b: Columns, state: Any, key: RandomKey) -> tuple[Any, PerColumn]:
-        """One step, and an estimate of ||b - A @ iterate||^2 for each column that it yields for free.
+        """One step, and an estimate of ||b - A @ iterate||^2 for each column that costs nothing.
 
-        Where the state has `residuals`, they are looked at instead.
+        If the state has `residuals`, these are used instead of the estimate.
         """
 
     def refresh(self, operator: Operator, state: Any, step: int, key: RandomKey) -> tuple[Any, int]:
-        """Work for the host before step number `step`: the new state, and the number of steps that it lasts."""
+        """Work on the host before step number `step`: the new state, and for how many steps it suffices."""
         return state, sys.maxsize
 
     @abstractmethod
     def weights(self, state: Any) -> Columns:
-        """What to return."""
+        """The weights to return."""
 
     def residuals(self, state: Any) -> Columns | None:
-        """b - A @ weights where the state has it."""
+        """b - A @ weights if the state has it, else None."""
         return None
 
     def keep_aside(self, rows: Bool[np.ndarray, " n"]) -> Prepared | None:
-        """The same solver, which leaves the weights of these rows as they are until `take_in`; None if it cannot."""
+        """The same solver without steps on these rows until `take_in`; None if it cannot do that."""
         return None
 
     def take_in(self, state: Any) -> tuple[Prepared, Any]:
-        """The solver with no rows kept aside, and its state."""
+        """The solver that steps on all rows again, and its state."""
         return self, state
 
     @abstractmethod
@@ -204,7 +204,7 @@ class Prepared(eqx.Module):
         """The step budget."""
 
     def slower(self) -> Prepared | None:
-        """A version with smaller steps to continue with after divergence, or None where the user fixed the settings."""
+        """A version with smaller steps to continue with after divergence; None if the user chose the settings."""
         return None
 
     @abstractmethod
@@ -213,14 +213,14 @@ class Prepared(eqx.Module):
 
 
 def check_tol(tol: float) -> None:
-    """Raise unless the tolerance is a share of the right-hand side's norm."""
+    """Raise unless the tolerance is a valid relative residual."""
     check_number(tol, "tol")
     if not 0 <= tol < 1:
         raise ValueError(f"tol must be at least 0 and below 1, got {tol!r}: it is relative to the norm of b.")
 
 
 def is_alike(first: Any, second: Any) -> bool:
-    """Whether two states have the same arrays: those of other settings, such as a block size, may not."""
+    """Whether the arrays of two states have equal shapes and dtypes; states of other settings may differ."""
 
     def layout(state: Any) -> tuple[Any, Any]:
         leaves, structure = jax.tree.flatten(state)

@@ -1,20 +1,20 @@
 """Block descent on neighbourhoods: no step size, because every block of equations is solved exactly.
 
-A step takes a block of points and solves their equations with all other weights held fixed:
+A step solves the equations of a block I of points exactly, with all other weights held fixed:
 
     d = A[I, I]^-1 r[I],   x[I] += d,   r -= A[:, I] d
 
 The residual r = b - A x of every row is known at all times: columns of A cost as much as rows.
 
 The choice of the block decides the speed. Three quarters of I are neighbours of each other, because weights of near
-points depend on each other most. The rest is spread over all other points, for what varies slowly. The data are cut
-into neighbourhoods anew for every epoch, each time elsewhere.
+points depend on each other most. The others come from all over the data, for slowly varying errors. Each epoch cuts the
+data into new random neighbourhoods.
 
 A step minimises 1/2 x^T A x - b^T x over x[I], so the error in the norm of A never grows. The blocks depend on the
 inputs and the key alone, hence the variance of samples is never below the exact one, whenever the run is stopped.
 
-Rows that are kept aside are in no block until they are taken in: predicted by their neighbours and by the far field of
-all others, they tell when another pass is no longer worth it (validation.py).
+Rows that are kept aside are in no block until they are taken in. Their predictions by near and far field decide when to
+stop (validation.py).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
 from dualgp.solvers.neighbourhoods import neighbourhoods
 from dualgp.solvers.residual import residual_of
 
-LARGEST_BLOCK = 6144  # n^(2/3) for 480,000 points; of 560,000 a pass with 6,800 takes 12 % longer than with 4,096
+LARGEST_BLOCK = 6144  # n^(2/3) for 480,000 points; for 560,000 a pass with 6,800 takes 12 % longer than with 4,096
 FEW_PASSES_TO = 1e-3  # the relative residual: on pol 5 to 7 passes to 1e-2 and 8 to 10 to 1e-3
-# Relative error of a block's solution up to which float32 will do. Passes to 1e-3 on 30,000 rows of protein: at 0.04 as
-# in float64, 10.1, and a sixth less time; at 0.4 float32 stalls at a residual of 1.6e-2 instead of 6e-3.
+# The largest relative error of the solution of a block in float32. On 30,000 rows of protein float32 takes a sixth less
+# time at 0.04, with as many passes as float64 (10.1 to 1e-3); at 0.4 it stalls at a residual of 1.6e-2 instead of 6e-3.
 NARROW_ERROR = 0.05
 
 
 class BlockState(NamedTuple):
-    """What the next step needs: the iterate, its residual, the blocks of the epoch and the number of the next one."""
+    """The iterate, its residual, the blocks of the epoch and the number of the next one."""
 
     x: Float[Array, "n s"]
     residual: Float[Array, "n s"]
@@ -54,15 +54,15 @@ class BlockState(NamedTuple):
 
 
 class BlockDescent(IterativeSolver):
-    """Blocks of neighbours solved exactly: nothing to tune.
+    """Blocks of neighbours solved exactly, without settings that need tuning.
 
     **Arguments:**
 
     - `block_size`: by default n^(2/3), at most 6,144: there a factorisation costs a fraction of the row product.
-    - `local`: the share of a block that is one neighbourhood; the rest is spread over the data.
+    - `local`: the fraction of a block that is one neighbourhood; its other rows come from all over the data.
     - `tol`: stop once the relative residual of every column is below this.
     - `max_passes`: the budget.
-    - `block_dtype`: in which a block is factorised, "float32" or "float64"; by default float32 where the noise allows.
+    - `block_dtype`: the precision of factorisations, "float32" or "float64"; by default float32 if the noise allows.
 
     A step costs `block_size * n` kernel entries and a Cholesky factorisation of a block.
     """
@@ -123,7 +123,7 @@ class PreparedBlockDescent(Prepared):
         )
 
     def refresh(self, operator: Operator, state: BlockState, step: int, key: RandomKey) -> tuple[BlockState, int]:
-        """At the end of an epoch, cut the blocks of the next: by NumPy, as XLA would take 0.7 s to compile it."""
+        """Cut the blocks of the next epoch at the end of one. NumPy does it: XLA would compile for 0.7 s."""
         num_groups, turn = state.blocks.shape[0], int(state.turn)
         if turn == num_groups:
             rows = np.delete(np.arange(operator.n, dtype=np.int32), np.flatnonzero(self.aside))
@@ -136,7 +136,7 @@ class PreparedBlockDescent(Prepared):
         index = blocks[turn]
         change = _solve_block(operator, index, operator.layout.everywhere(residual[index]), self.settings.block_dtype)
         x, residual = x.at[index].add(change), residual - operator.columns(index, change)
-        # The residual is there to be looked at: a norm in every step would be one more sum over all devices.
+        # The loop uses the residual of the state: a norm in every step would be one more all-reduce.
         return BlockState(x, residual, blocks, turn + 1), jnp.zeros(x.shape[1], x.dtype)
 
     def weights(self, state: BlockState) -> Columns:
@@ -152,7 +152,7 @@ class PreparedBlockDescent(Prepared):
         return max(1, int(self.settings.max_passes / self.passes_per_step(n)))
 
     def slower(self) -> PreparedBlockDescent:
-        # And from the last good iterate, with other blocks.
+        # The loop continues from the last good iterate, with other blocks.
         return replace(self, settings=replace(self.settings, block_dtype="float64"))
 
     def explain_divergence(self, operator: Operator, key: RandomKey) -> str:
@@ -171,10 +171,10 @@ class PreparedBlockDescent(Prepared):
     def _cut(
         self, coordinates: Float[np.ndarray, "n c"], num_groups: int, rng: np.random.Generator
     ) -> Int[np.ndarray, "groups block"]:
-        """The blocks of an epoch: the neighbourhoods in random order, each with points spread over all others.
+        """The blocks of an epoch: the neighbourhoods in random order, each with points from all over the data.
 
-        Of the other points, one at random is taken from each run of `stride` in the order of the tree. The tree keeps
-        near points together, so these are spread evenly over the data.
+        These are a random one of every `stride` points in the order of the tree. Near points are near in this order,
+        so that they cover the data evenly.
         """
         n, near = len(coordinates), self._group_size
         far, others = self.block_size - near, n - near
@@ -190,7 +190,7 @@ class PreparedBlockDescent(Prepared):
 
 
 def _block_dtype(operator: Operator, size: int) -> str:
-    """float64 where there is little noise, whatever the rest has: in float32 such a block is not positive definite.
+    """float64 if there is little noise: in float32 such a block is not positive definite.
 
     The eigenvalues of a block are at most `size` times its largest diagonal entry and at least the noise, so a solution
     in float32 has a relative error of about their ratio times 1e-7. An error slows the descent and biases nothing.
@@ -202,7 +202,7 @@ def _block_dtype(operator: Operator, size: int) -> str:
 
 
 def _solve_block(operator: Operator, index: Indices, R: Float[Array, "batch s"], dtype: str) -> Float[Array, "batch s"]:
-    """A[I, I]^-1 R, in a precision of its own."""
-    # The block is symmetric, and its transpose has the memory order of LAPACK: 17.4 instead of 19.4 ms for 1,357 rows.
+    """A[I, I]^-1 R, factorised in `dtype`."""
+    # The transpose of the symmetric block has the memory order of LAPACK: 17.4 instead of 19.4 ms for 1,357 rows.
     factor = jax.scipy.linalg.cho_factor(operator.block(index, dtype).T, lower=True)
     return jax.scipy.linalg.cho_solve(factor, R.astype(dtype)).astype(R.dtype)

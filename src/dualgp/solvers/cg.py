@@ -1,8 +1,8 @@
 """Preconditioned conjugate gradients for all right-hand sides at once.
 
-Every column has its own step lengths, and a converged column stands still. Scalars are float64 whatever vectors are;
-the residual is computed anew every ten iterations: in float32 the recursive one drifts away from the truth.
-Steps depend on every column: unlike SDD and BlockDescent, an unfinished solve may be over-confident.
+Every column has its own step lengths, and a converged column takes no steps. Scalars are float64 in any precision. The
+residual is computed anew every ten iterations: in float32 the recursive one drifts away from the true one.
+Steps depend on the right-hand sides: unlike with SDD and BlockDescent, an unfinished solve may be over-confident.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REFRESH_EVERY = 10
 
 
 class CGState(NamedTuple):
-    """What the next step needs: iterate, residual, direction and r . P^-1 r for each column."""
+    """Iterate, residual, direction and r . P^-1 r for each column."""
 
     x: Columns
     r: Columns
@@ -37,7 +37,7 @@ class CGState(NamedTuple):
 
 
 class CG(IterativeSolver):
-    """Preconditioned conjugate gradients: an iteration is a pass over K (1.1 with the refreshed residual).
+    """Preconditioned conjugate gradients: an iteration is a pass over K (1.1 with the recomputed residuals).
 
     **Arguments:**
 
@@ -69,8 +69,8 @@ class PreparedCG(Prepared):
 
     settings: CG
 
-    # The residual of conjugate gradients goes up and down and may stay high for long: only its energy falls steadily.
-    # A step with a refreshed residual is two passes.
+    # The residual of conjugate gradients is not monotone and may stay high for long; only the error in the norm of A
+    # falls in every step. A step with a recomputed residual takes two passes.
     rules: ClassVar[Rules] = Rules(
         growth_limit=np.inf,
         patience=200.0,
@@ -81,7 +81,7 @@ class PreparedCG(Prepared):
 
     @eqx.filter_jit
     def init(self, operator: Operator, b: Columns, start: Columns) -> CGState:
-        r = jax.lax.cond(jnp.any(start != 0), lambda: b - operator @ start, lambda: b)  # zeros need no pass
+        r = jax.lax.cond(jnp.any(start != 0), lambda: b - operator @ start, lambda: b)  # no pass if the start is zero
         z = self._precondition(r)
         return CGState(start, r, z, _dot(r, z), jnp.int32(0))
 
@@ -95,9 +95,9 @@ class PreparedCG(Prepared):
         z = self._precondition(r)
 
         squared = _dot(r, r)
-        done = squared <= (0.1 * self.tol) ** 2 * _dot(b, b)  # well below the tolerance: this column is finished
+        done = squared <= (0.1 * self.tol) ** 2 * _dot(b, b)  # well below the tolerance: the column is finished
         rho_new = jnp.where(done, 0.0, _dot(r, z))
-        # A refreshed residual far above the recursive one is due to rounding: restart the directions.
+        # A recomputed residual far above the recursive one is due to rounding: restart the directions.
         turn = jnp.where(rho_new > 10.0 * rho, 0.0, rho_new / _nonzero(rho))
         p = jnp.where(done, 0.0, z + _times(turn, p))
         return CGState(x, r, p, rho_new, iteration + 1), squared.astype(b.dtype)

@@ -14,13 +14,13 @@ from dualgp.solvers.residual import check_residual
 
 MESSAGE = "Solved exactly, by a Cholesky factorisation in float64."
 ROUNDED = " But rounding leaves a relative residual of {:.1g}: raise the noise, or do not trust the weights."
-ROUNDING = 1e-4  # a larger relative residual is mentioned in the message
+ROUNDING = 1e-4  # the message mentions a larger relative residual
 
 
 class Cholesky(Solver):
     """weights = L^-T L^-1 b with A = L L^T, in float64: n^3 / 3 operations and 8 n^2 bytes, whatever the tolerance.
 
-    `memory`: bytes it may take; by default 60 % of the machine's.
+    `memory`: bytes that the factor may take; by default 60 % of the machine's memory.
     """
 
     memory: int | None = None
@@ -35,7 +35,7 @@ class Cholesky(Solver):
         weights = cho_solve((factor, True), np.asarray(operator.layout.collect(b), np.float64), check_finite=False)
         key = jax.random.key(0) if run.key is None else run.key
         residual = check_residual(operator, b, operator.layout.place(weights, operator.dtype), key)
-        is_rounded = operator.dtype == np.float64 and residual.estimate.max() > ROUNDING  # float32 rounds by itself
+        is_rounded = operator.dtype == np.float64 and residual.estimate.max() > ROUNDING  # float32 rounds anyway
         seconds = time.perf_counter() - run.began
         return Solution(
             weights=weights,
@@ -54,7 +54,7 @@ class Cholesky(Solver):
 
 
 def factorise(operator: Operator, memory: float) -> Float[np.ndarray, "n n"]:
-    """The lower Cholesky factor of A, in the memory that A took."""
+    """The lower Cholesky factor of A, computed in place."""
     from scipy.linalg import LinAlgError, cholesky
 
     needed = 8 * operator.n**2
@@ -66,7 +66,7 @@ def factorise(operator: Operator, memory: float) -> Float[np.ndarray, "n n"]:
         )
     matrix = operator.dense()
     try:
-        # LAPACK works on columns: the transpose of a symmetric matrix in rows is the same matrix in columns, in place.
+        # LAPACK stores columns: the transpose of a symmetric matrix stored by rows needs no copy.
         return cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
         raise ValueError(

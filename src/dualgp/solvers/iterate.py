@@ -1,4 +1,4 @@
-"""The one loop of all iterative solvers: jitted chunks of steps; between them stopping, checkpoints and progress."""
+"""The loop of all iterative solvers: jitted chunks of steps, and stopping, checkpoints and progress between them."""
 
 import math
 import time
@@ -24,22 +24,22 @@ from dualgp.solvers.residual import Residual, check_residual, column_norms, norm
 from dualgp.solvers.stopping import Level, steps_in_time
 from dualgp.solvers.validation import Errors, Score
 
-# A chunk is at most a pass and a fixed amount of work, not of time: a run must not depend on the machine's speed. Twice
-# as long ones end later than they must: 4.8 instead of 4.4 passes for the mean on elevators.
+# A chunk is at most a pass and a fixed amount of work, not of time: a run must not depend on the machine's speed.
+# Chunks of twice the length stop later: after 4.8 instead of 4.4 passes for the mean on elevators.
 CHUNK_ENTRIES = 5e7
 CHECKPOINT_SECONDS = 30.0
 MOST_SLOWDOWNS = 10
-FORGETTING = 0.9  # the measured time of a step may fall by a tenth from chunk to chunk, and rise at once
-LOOK_EVERY = 0.2  # passes between two looks at rows kept aside, of which a look and the next but one are compared
-# Passes before a run that begins with nothing may stop, in which all rows have a turn, and with rows kept aside taking
-# part at the end: on pol RMSE is within 0.4 % of the exact one, after 1.0 of the former 1.2 % (benchmarks/near_far.py).
+FORGETTING = 0.9  # the measured time of a step falls by at most a tenth from chunk to chunk; it may rise freely
+LOOK_EVERY = 0.2  # passes between two scores of rows kept aside; a score is compared with the last but one
+# Passes before a run from zero weights may stop, so that all rows have had steps, and passes at its end with the rows
+# kept aside taken in: on pol the RMSE is then within 0.4 % of the exact one (benchmarks/near_far.py).
 FIRST_PASSES, LAST_PASSES = 1.4, 0.5
-MOST_DRIFTS = 2  # times that the residual of all rows is computed anew because rounding has spoilt the one that is kept
-MUCH_WORSE = 2.0  # times the smallest residual: beyond, an unfinished run returns the iterate that had it
+MOST_DRIFTS = 2  # how often the residual of all rows is recomputed because the kept one has rounding errors
+MUCH_WORSE = 2.0  # times the smallest residual: beyond, an unfinished run returns the iterate with the smallest one
 
 
 def iterate(requested: IterativeSolver, operator: Operator, b: Columns, run: Run) -> Solution:
-    """Run `requested` until it has converged on fresh rows, stalled, diverged, spent its budget or been interrupted."""
+    """Run `requested` until it converges on fresh rows, stalls, diverges, reaches its budget or is interrupted."""
     with one_blas_thread_on_few_cores():
         loop = Loop(requested, operator, b, run)
         try:
@@ -71,7 +71,7 @@ class Loop:
         if run.resume is not None and is_alike(run.resume.state, self.state):
             self.state, self.first_step = run.resume.state, run.resume.steps
         self.last_good, self.began = self.state, run.began
-        self.checked: Residual | None = None  # the check of the present state, if there was one
+        self.checked: Residual | None = None  # the check of the present state, if it was checked
         passes += 0.0 if run.start is None or run.start_residual is not None else self.prepared.start_passes
         self.progress = Progress(self.first_step, passes, level=Level(milestone_step=self.first_step))
         self.file, self.last_saved = None, time.perf_counter()
@@ -85,7 +85,7 @@ class Loop:
         self.seconds_at_start = operator.layout.agree(run.deadline.left)
 
     def go_on(self) -> Result:
-        """Run chunks of steps until there is a reason to stop."""
+        """Run chunks of steps until a rule ends the run."""
         prepared = self.prepared
         with progress_bar(self.run.progress, type(prepared.settings).__name__, prepared.tol) as show:
             while (num := self._next_chunk()) > 0:
@@ -109,7 +109,7 @@ class Loop:
         return Result.BUDGET_REACHED
 
     def finish(self, result: Result) -> Solution:
-        """The best iterate, checked on fresh rows: what is returned is what was checked."""
+        """The best iterate as a Solution, checked on fresh rows."""
         is_unfinished = result in (Result.BUDGET_REACHED, Result.STALLED, Result.INTERRUPTED)
         if self.file is not None and is_unfinished:
             self._save(self.file)
@@ -140,7 +140,7 @@ class Loop:
         )
 
     def _next_chunk(self) -> int:
-        """The number of steps that every budget has left, at most a chunk. The first step is taken in any case."""
+        """The number of steps within every budget, at most a chunk. The first step is always taken."""
         left = self.prepared.max_steps(self.operator.n) - (self.progress.step - self.first_step)
         if self.run.max_passes is not None:
             left = min(left, math.floor((self.run.max_passes - self.progress.passes) / self.passes_per_step))
@@ -151,7 +151,7 @@ class Loop:
         return min(left, self.chunk)
 
     def _steps_in_time(self) -> int:
-        """Steps that end before the deadline, with time left for the final check; 1 before any was measured."""
+        """The steps that end before the deadline, with time left for the final check; 1 before any was measured."""
         if self.seconds_per_step is None:
             return 1
         check = passes_of_check(self.operator.n) / self.passes_per_step * self.seconds_per_step
@@ -159,7 +159,7 @@ class Loop:
         return steps_in_time(left, self.seconds_per_step, self.prepared.rules.longest_step)
 
     def _take(self, num: int) -> float:
-        """`num` steps; returns the largest relative residual of a column that they saw."""
+        """Take `num` steps; return the largest relative residual of a column."""
         progress, first, began = self.progress, self.progress.step, time.perf_counter()
         self.state, squared = advance(self.prepared, self.operator, self.b, self.state, self.step_key, first, num)
         kept = self.prepared.residuals(self.state)
@@ -177,7 +177,7 @@ class Loop:
         return float(relative.max())
 
     def _judge(self, residual: float) -> Result | None:
-        """Whether the run has converged or stalled; None if it is to go on."""
+        """The result if the run has converged or stalled; None if it continues."""
         tol, progress = self.prepared.tol, self.progress
         if residual <= min(tol, progress.check_below):
             checked = self._check()
@@ -190,7 +190,7 @@ class Loop:
         return Result.STALLED if tol > 0 and stalled else None
 
     def _compute_residual_again(self) -> Result | None:
-        """Compute the residual anew where the one that the solver keeps has drifted by rounding; twice at most."""
+        """Recompute the residual if the one that the solver keeps has drifted by rounding; at most twice."""
         self.progress.drifts += 1
         if self.progress.drifts > MOST_DRIFTS:
             return Result.STALLED
@@ -200,7 +200,7 @@ class Loop:
         return None
 
     def _check(self) -> Residual:
-        """The residual of the present state on rows that no step has chosen."""
+        """The residual of the present state on rows chosen independently of the steps."""
         progress, key = self.progress, subkey(self.check_key, self.progress.checks)
         weights, kept = self.prepared.weights(self.state), self.prepared.residuals(self.state)
         self.checked = check_residual(self.operator, self.b, weights, key, progress.checks, kept)
@@ -209,7 +209,7 @@ class Loop:
         return self.checked
 
     def _keep_aside(self) -> Errors | None:
-        """Keep rows aside, if that is wanted and the solver has a way; errors of predictions by neighbours alone."""
+        """Keep rows aside, if the run asks for it and the solver can; return their errors by neighbours alone."""
         validation, n = self.run.validation, self.operator.n
         prepared = None if validation is None else self.prepared.keep_aside(np.isin(np.arange(n), validation.rows))
         if validation is None or prepared is None:
@@ -218,7 +218,7 @@ class Loop:
         return validation.errors(self.b, self.operator.layout.read_rows)
 
     def _look_aside(self) -> Score | None:
-        """The score of rows kept aside, if enough passes have gone by since the last one."""
+        """The score of the rows kept aside, if enough passes were made since the last score."""
         seen = self.progress.scores
         if math.isfinite(self.progress.enough) or (seen and self.progress.passes < seen[-1][0] + LOOK_EVERY):
             return None
@@ -228,20 +228,20 @@ class Loop:
         return score
 
     def _score(self) -> Score | None:
-        """How well rows kept aside are predicted."""
+        """How well the rows kept aside are predicted."""
         kept, validation = self.prepared.residuals(self.state), self.run.validation
         if self.alone is None or validation is None or kept is None:
             return None
         return validation.score(self.alone, validation.errors(kept, self.operator.layout.read_rows))
 
     def _last_score(self) -> Score | None:
-        """The score of the returned state, or the last one before all rows took part."""
+        """The score of the returned state, or the last one before the rows were taken in."""
         if math.isfinite(self.progress.enough):
             return Score(*self.progress.scores[-1][1:])
         return self._score()
 
     def _is_worth_a_pass(self, score: Score) -> bool:
-        """Whether the score still improves; before it is time to say, yes."""
+        """Whether the score still improves; true as long as there are too few scores."""
         before = self.progress.scores[:-2]
         if not before or (self.run.start is None and self.progress.passes < FIRST_PASSES):
             return True
@@ -249,7 +249,7 @@ class Loop:
         return score.improves_on(Score(*fields), self.progress.passes - passes)
 
     def _is_budget_needed(self) -> bool:
-        """Whether what is left of a limited budget, or half of it, is needed for all rows to take part."""
+        """Whether the remaining budget is needed to take the rows kept aside in."""
         passes, deadline = self.run.max_passes, self.run.deadline
         if passes is not None and self.progress.passes >= max(0.5 * passes, passes - LAST_PASSES):
             return True
@@ -259,13 +259,13 @@ class Loop:
         return self.operator.layout.agree(deadline.left) < min(0.5 * self.seconds_at_start, last)
 
     def _take_in(self) -> None:
-        """Rows kept aside take part from now on, for a last part of an epoch."""
+        """Take the rows kept aside in, for the last passes."""
         self.prepared, self.state = self.prepared.take_in(self.state)
         self.progress.enough = self.progress.passes + LAST_PASSES
         self.checked, self.last_good = None, self.state
 
     def _start_again_more_carefully(self) -> bool:
-        """From the last good iterate, if the solver has a more careful version of itself."""
+        """Continue from the last good iterate with smaller steps, if the solver has a slower version."""
         slower = self.prepared.slower() if self.progress.slowdowns < MOST_SLOWDOWNS else None
         if slower is None:
             return False
@@ -284,14 +284,14 @@ class Loop:
         return self.operator.layout.replicate(state)
 
     def _measure_start(self, start: Columns) -> None:
-        """The residual of given weights is what the run begins with, instead of 1."""
+        """Begin with the residual of the given weights instead of 1."""
         checked = check_residual(self.operator, self.b, start, subkey(self.check_key, "start"))
         self.progress.passes += checked.passes
         first = self._relative(checked.estimate * self.norms)
         self.progress.level = replace(self.progress.level, first=first, smallest=first)
 
     def _compile(self) -> None:
-        """Compile the steps before any of them is timed, by taking none of them."""
+        """Compile the steps before any is timed, by a call with zero steps."""
         if self.run.deadline.is_set:
             _advance(self.prepared, self.operator, self.b, self.state, self.step_key, np.int32(0), np.int32(0))
 
@@ -300,7 +300,7 @@ class Loop:
         return float(np.linalg.norm(residual_norms) / np.linalg.norm(self.norms))
 
     def _agreed_seconds_since(self, moment: float) -> float:
-        """Seconds since then, the same in all processes, so that all decide alike."""
+        """Seconds since a moment, equal in all processes, so that all decide alike."""
         return self.operator.layout.agree(time.perf_counter() - moment)
 
     def _seconds(self) -> float:
@@ -340,7 +340,7 @@ def _advance(
 
     def body(t: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
         state, total = carry
-        # Randomness depends on the step's number alone, so that chunks of any length give the same run.
+        # Randomness depends on the number of the step alone, so that the lengths of chunks do not matter.
         state, squared = prepared.step(operator, b, state, jax.random.fold_in(key, t))
         return state, total + squared
 

@@ -18,9 +18,9 @@ def describe(
     key: RandomKey,
     score: Score | None = None,
 ) -> str:
-    """How the run ended at this relative residual. `key` is for finding out why it diverged.
+    """How a run ended at this relative residual. `key`: randomness to find out why it diverged.
 
-    `score`: that of rows kept aside, where the run was to stop by them.
+    `score`: that of the rows kept aside, if the run stops by their predictions.
     """
     name, steps = type(prepared.settings).__name__, progress.step
     reached = f"relative residual {residual:.2g}"

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 def neighbourhoods(coordinates: Float[np.ndarray, "n c"], size: int, rng: np.random.Generator) -> Int[np.ndarray, " n"]:
     """An order of the n points in which every `size` consecutive ones, from 0 on, are near each other.
 
-    A random projection tree: all points are cut in two at the median of a random direction, then each half, and so on.
-    Trees with other random directions cut elsewhere, so that few trees separate two neighbours.
+    A random projection tree: it halves all points at the median of a random direction, then each half, and so on. Trees
+    with other directions have other borders, so that few trees separate two neighbours.
     """
     n, c = coordinates.shape
     num_groups = -(-n // size)
@@ -23,7 +23,7 @@ def neighbourhoods(coordinates: Float[np.ndarray, "n c"], size: int, rng: np.ran
             cell = order[start:stop]
             if level < num_levels - 1:
                 cut = np.argpartition(place[cell], min(middle, stop - 1) - start)
-            else:  # points of a group are in order as well, so that every k-th of them is spread over it
+            else:  # points within a group are in order, too, so that every k-th of them covers it evenly
                 cut = np.argsort(place[cell])
             order[start:stop] = cell[cut]
     return order

@@ -30,8 +30,8 @@ class Preconditioner(eqx.Module):
 class PivotedCholesky(eqx.Module):
     """A partial Cholesky factorisation of K: `rank` columns, rank / n of a pass and O(n rank^2) operations.
 
-    The next pivot is the point that the others explain least (`random=False`, as in the paper), or a point drawn with
-    probability proportional to what is unexplained (`random=True`, RPCholesky: safer against outliers).
+    The next pivot is the point with the largest remaining diagonal entry (`random=False`, as in the paper), or a point
+    drawn in proportion to these entries (`random=True`, RPCholesky, which is more robust to outliers).
     """
 
     _: KW_ONLY

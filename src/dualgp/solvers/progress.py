@@ -1,4 +1,4 @@
-"""Where a run is, and the bar that shows it."""
+"""The progress of a run, and the bar that shows it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dualgp.solvers.base import Trace
 from dualgp.solvers.stopping import Level
 from dualgp.solvers.validation import Score
 
-SMALLEST = 1e-30  # a residual that has a logarithm
+SMALLEST = 1e-30  # the smallest residual whose logarithm is shown
 
 
 @dataclass
 class Progress:
-    """Where a run is: together with the solver and its states, all that the remaining run depends on. Saved as JSON."""
+    """The progress of a run. With the solver and its state it determines the remaining run. Saved as JSON."""
 
     step: int
     passes: float
@@ -27,9 +27,9 @@ class Progress:
     slowdowns: int = 0
     checks: int = 0
     drifts: int = 0
-    check_below: float = math.inf  # after a check that failed: the running residual at which the next one should pass
+    check_below: float = math.inf  # after a failed check: the running residual below which to check again
     scores: list[Sequence] = field(default_factory=list)  # passes, then the fields of a `Score`
-    enough: float = math.inf  # passes at which it ends, once rows kept aside have told that another is not worth it
+    enough: float = math.inf  # passes at which the run ends, once rows kept aside no longer improve
     trace: list[Sequence] = field(default_factory=list)  # step, passes, seconds, relative residual of each column
 
     def as_trace(self, num_columns: int) -> Trace:
@@ -41,7 +41,7 @@ class Progress:
 
 @contextmanager
 def progress_bar(wanted: bool, name: str, tol: float) -> Iterator[Callable[[float, float, Score | None], None]]:
-    """A bar whose length is the share of the way from residual 1 to tol on a log scale (or of the step budget)."""
+    """A bar for the way of the residual from 1 to tol on a log scale, or for the steps of the budget."""
     if not wanted:
         yield lambda residual, spent, score: None
         return

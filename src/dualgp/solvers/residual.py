@@ -1,4 +1,4 @@
-"""How far weights are from solving the system, measured on rows that the solver did not choose."""
+"""The residual of weights, estimated on rows that the solver did not choose."""
 
 import math
 from statistics import NormalDist
@@ -14,18 +14,18 @@ from dualgp._random import generator
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
 
-FRESH_ROWS = 2048  # a share of 2 % of a pass for 100,000 rows, and a standard error of 2 % of a Gaussian residual
-KEPT_ROWS = 256  # to see the rounding error of a residual that is kept: the rows' own are about equal
+FRESH_ROWS = 2048  # 2 % of a pass for 100,000 rows, and a standard error of 2 % for a Gaussian residual
+KEPT_ROWS = 256  # to estimate the rounding error of a residual that is kept: it is about equal in all rows
 DOUBT = 0.05  # the probability that the upper limit of any of a run's checks is too low
-MOST_DRIFT = 0.1  # share of the residual: with more rounding than this, the residual that a solver keeps is not trusted
+MOST_DRIFT = 0.1  # relative to the residual: with more rounding, a residual that a solver keeps is not trusted
 
 
 class Residual(NamedTuple):
-    """What a check found, relative to ||b||, for each column: the residual, and its upper limit.
+    """The result of a check for each column, relative to ||b||: the residual and its upper limit.
 
-    `judged` is two standard errors above the estimate: by it convergence is decided. The limit is wider, because a few
-    rows may carry much of a residual. `passes` is the cost of the check; `rows` is b - A @ weights where it is known:
-    every row was checked, or the solver keeps it and it was found to be right.
+    Convergence is decided by `judged`, two standard errors above the estimate. The upper limit is larger, because a
+    few rows may have much of a residual. `passes` is the cost of the check. `rows` is b - A @ weights if it is known:
+    every row was checked, or the solver keeps it and the check confirmed it.
     """
 
     estimate: np.ndarray
@@ -46,12 +46,12 @@ def check_residual(
     """||b - A @ weights|| / ||b|| from FRESH_ROWS random rows, or from all where there are no more rows than that.
 
     The mean of n r_i^2 over the rows is unbiased for ||r||^2; see `upper_limit_of_mean` and `rounding_error`. `number`
-    counts the checks of a run, from 0: a run that is checked until it passes has many chances to pass by luck, so the
-    k-th limit may be too low with a probability of 0.05 * 6 / (pi (k + 1))^2, and all together with 5 %. If a few rows
-    carry most of the residual, a sample may miss them all: no limit from a sample can be trusted then.
+    counts the checks of a run, from 0: a run that is checked until it passes may pass by chance, so the k-th limit is
+    too low with a probability of 0.05 * 6 / (pi (k + 1))^2, and any of them with 5 %. If a few rows have most of the
+    residual, a sample may miss all of them, and no limit from a sample holds.
 
-    `kept`: the residual of all rows as a solver keeps it. Then only its rounding error is unknown, and KEPT_ROWS tell
-    it: ||r|| <= ||kept|| + ||r - kept||. Where that is no small share of r, it is checked as if nothing were kept.
+    `kept`: the residual of all rows that a solver keeps. Then only its rounding error is unknown, and KEPT_ROWS rows
+    estimate it: ||r|| <= ||kept|| + ||r - kept||. If that is not small relative to r, `kept` is not used.
     """
     n = operator.n
     num = min(n, FRESH_ROWS if kept is None or n <= FRESH_ROWS else KEPT_ROWS)
@@ -76,9 +76,9 @@ def check_residual(
 def upper_limit_of_mean(values: Float[np.ndarray, "m s"], n: int, doubt: float) -> Float[np.ndarray, " s"]:
     """A limit that the mean of n squares exceeds with probability `doubt`, from m that were drawn without replacement.
 
-    The logarithm of the mean is nearly normal; its quantile has Johnson's correction for skewness. A sample that lacks
-    the largest squares has too small a mean and too small a standard deviation at the same time, so the largest one
-    that was drawn counts twice. With `doubt` 3 % and m = 100 the limit is too low for 1 % of samples from normal
+    The logarithm of the mean is nearly normal; its quantile has Johnson's correction for skewness. A sample without
+    the largest squares underestimates both mean and standard deviation, so that the largest drawn square counts twice.
+    With `doubt` 3 % and m = 100 the limit is too low for 1 % of samples from normal
     residuals, 2 % from Laplace, 3 % from Student's t with 5 degrees of freedom, and 9 % with 3: there it fails.
     """
     if len(values) < n:
@@ -96,8 +96,8 @@ def rounding_error(operator: Operator, b: Columns, weights: Columns) -> Float[np
 
     Every entry of K is rounded, by about eps times kappa, its largest entry, and more where coordinates are large (see
     `Operator.stretch`); errors of n such products with weights add up like independent ones, to eps kappa ||w|| in each
-    row and sqrt(n) times that in all rows. The other two terms are the rounding of noise * w and of b. It is a typical
-    size and not a bound: errors that conspire could be sqrt(n) times as large.
+    row and sqrt(n) times that in all rows. The other two terms are the rounding of noise * w and of b. This is a
+    typical size and not a bound: errors of equal sign would be sqrt(n) times as large.
     """
     kappa = operator.largest_variance() * math.hypot(1.0, operator.stretch())
     scale = math.sqrt(operator.n) * kappa + operator.noise.largest
@@ -106,7 +106,7 @@ def rounding_error(operator: Operator, b: Columns, weights: Columns) -> Float[np
 
 @in_wide
 def residual_of(operator: Operator, b: Columns, weights: Columns) -> Columns:
-    """b - A @ weights for every row: one pass, none where all weights are zero."""
+    """b - A @ weights for every row: one pass, or none if all weights are zero."""
     return jnp.asarray(b) if not norms(weights).any() else _subtract_product(operator, b, weights)
 
 

@@ -20,12 +20,12 @@ from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
 from dualgp.solvers.spectrum import Spectrum, estimate_spectrum
 
-SAFETY = 0.9  # share of the largest stable step size that "auto" takes
+SAFETY = 0.9  # times the largest stable step size: what "auto" uses
 SMALLEST_BATCH, LARGEST_BATCH = 64, 512
 
 
 class SDDState(NamedTuple):
-    """What the next step needs."""
+    """Iterate, velocity, and geometric average."""
 
     alpha: Float[Array, "n s"]
     velocity: Float[Array, "n s"]
@@ -33,13 +33,13 @@ class SDDState(NamedTuple):
 
 
 class SDD(IterativeSolver):
-    """Stochastic dual descent. With nothing set there is nothing to tune.
+    """Stochastic dual descent, by default with automatic step and batch size.
 
     **Arguments:**
 
     - `step_size`: beta * n in the paper's notation (which quotes 50 for means); "auto" takes 0.9 of the largest stable
       one, see `stable_step_size`.
-    - `batch_size`: B, rows per step; "auto" takes the smallest beyond which larger batches stop paying.
+    - `batch_size`: B, rows per step; "auto" takes the smallest one from which larger batches hardly help.
     - `num_steps`: T. `momentum`: rho. `averaging`: r, by default 100 / T (at least 1 / 100 if it may stop early).
     - `tol`: stop once the relative residual of every column is below this; 0 runs all T steps, as in the paper.
 
@@ -75,7 +75,7 @@ class SDD(IterativeSolver):
                 batch_size = choose_batch_size(spectrum, self.momentum)
             if isinstance(step_size, str):
                 step_size = SAFETY * stable_step_size(spectrum, batch_size, self.momentum)
-        # The paper's 100 / T suits a run of T steps; one that may stop early must not drag its past along.
+        # The paper's 100 / T is for a run of T steps. A run that may stop early must forget its past sooner.
         suitable = max(min(1.0, 100 / self.num_steps), 0.01 if self.tol > 0 else 0.0)
         averaging = suitable if isinstance(self.averaging, str) else self.averaging
         step_size = np.float64(step_size)  # an array for JAX: another step size needs no compilation
@@ -104,8 +104,8 @@ class PreparedSDD(Prepared):
         step = jnp.asarray(self.step_size, b.dtype) / B  # beta * n / B
 
         index = jax.random.randint(key, (B,), 0, n, jnp.int32)  # independent, with replacement
-        gradient = operator.residual(index, alpha + rho * velocity, b)  # the coordinates in the batch
-        velocity = (rho * velocity).at[index].add(-step * gradient)  # add: an index may come up twice
+        gradient = operator.residual(index, alpha + rho * velocity, b)  # at the rows of the batch
+        velocity = (rho * velocity).at[index].add(-step * gradient)  # add: an index may occur twice
         alpha = alpha + velocity
         average = r * alpha + (1 - r) * average
 
@@ -141,20 +141,20 @@ class PreparedSDD(Prepared):
 def stable_step_size(spectrum: Spectrum, batch_size: int, momentum: float) -> float:
     """The largest stable beta * n: 1 / ((1 + 2 rho) / (2 + 2 rho) * lambda_1 / n + max_i A_ii / (2 B (1 - rho))).
 
-    The first term is the limit of Nesterov's method without noise, the second that of the batch's noise. lambda_1 is
-    the largest eigenvalue of A = K + noise * I.
+    The first term is the limit of Nesterov's method without noise, the second the limit by the noise of batches.
+    lambda_1 is the largest eigenvalue of A = K + noise * I.
     """
     curvature = (1 + 2 * momentum) / (2 + 2 * momentum) * spectrum.largest / spectrum.n
     return 1.0 / (curvature + spectrum.diagonal / (2 * batch_size * (1 - momentum)))
 
 
 def critical_batch_size(spectrum: Spectrum, momentum: float) -> float:
-    """The batch at which both terms of `stable_step_size` are equal: a larger one buys at most a factor 2."""
+    """The batch size at which both terms of `stable_step_size` are equal: larger ones gain at most a factor of 2."""
     curvature = (1 + 2 * momentum) / (2 + 2 * momentum) * spectrum.largest / spectrum.n
     return spectrum.diagonal / (2 * (1 - momentum) * curvature)
 
 
 def choose_batch_size(spectrum: Spectrum, momentum: float) -> int:
-    """The power of two from the critical batch size on, within limits."""
+    """The smallest power of two that is at least the critical batch size, within limits."""
     power = 1 << int(np.ceil(np.log2(max(critical_batch_size(spectrum, momentum), 1.0))))
     return min(spectrum.n, max(SMALLEST_BATCH, min(LARGEST_BATCH, power)))

@@ -2,8 +2,8 @@
 
     g = (n / B) K[:, I] (K[I] a - b[I]) + noise * Phi Phi^T a
 
-with 100 random features Phi drawn anew each step in place of K in the regulariser. Its noise does not vanish at the
-solution, which is why it needs clipping and averaging.
+where 100 random features Phi, drawn anew in each step, replace K in the regulariser. The noise of the gradient does not
+vanish at the solution, so it needs clipping and averaging.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dualgp.operators import Operator
 from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
 from dualgp.solvers.stopping import Rules
 
-FEATURE_POOL = 20_000  # columns, drawn once; each step takes a few of them at random
+FEATURE_POOL = 20_000  # features, drawn once; each step uses a few of them at random
 
 
 class SGDState(NamedTuple):
-    """What the next step needs."""
+    """Iterate, velocity, and geometric average."""
 
     alpha: Columns
     velocity: Columns
@@ -39,7 +39,7 @@ class SGD(IterativeSolver):
 
     - `step_size`: of the gradient divided by n; published: 0.5 for means, 0.1 for samples.
     - `batch_size`, `num_steps`, `momentum`, `averaging` (100 / num_steps by default): as for `SDD`.
-    - `num_features`: of the regulariser. `clip`: the largest 2-norm of a column of the gradient divided by n.
+    - `num_features`: features in the regulariser. `clip`: the largest 2-norm of a column of the gradient divided by n.
 
     A step costs 2 * B * n kernel entries.
     """
@@ -68,13 +68,13 @@ class SGD(IterativeSolver):
 
 
 class PreparedSGD(Prepared):
-    """Primal stochastic gradient descent with the features that its regulariser draws from."""
+    """Primal stochastic gradient descent with the features of its regulariser."""
 
     settings: SGD
     averaging: float
     pool: Any
 
-    rules: ClassVar[Rules] = Rules(patience=math.inf)  # predictions go on improving long after the residual
+    rules: ClassVar[Rules] = Rules(patience=math.inf)  # predictions improve long after the residual stalls
 
     def init(self, operator: Operator, b: Columns, start: Columns) -> SGDState:
         return SGDState(alpha=start, velocity=jnp.zeros_like(start), average=start)

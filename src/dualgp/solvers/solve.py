@@ -1,4 +1,4 @@
-"""`solve`, the public function. It checks the columns, scales those of extreme size, and undoes that at the end."""
+"""`solve`, the public function. It checks the columns, and scales those of extreme size for the solve."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def solve(
     - `b`: one (n,) or many (n, s) right-hand sides, solved together.
     - `solver`: a solver such as `SDD()`, or "auto".
     - `key`: randomness; not needed by `Cholesky`.
-    - `start`: weights to start from, in the shape of `b`; zeros by default. Or a `Solution` to go on with: by the same
-      method it continues exactly where that ended, momentum and all, so that with the same key two halves are one run.
+    - `start`: weights to start from, in the shape of `b`; zeros by default. Or a `Solution` to continue: the
+      same method resumes from its state, momentum included, so that two halves with the same key are one run.
     - `max_seconds`, `max_passes`: stop there and return what there is. Ctrl-C does the same. Compilation, preparation
       and the final check count. At least one step is taken. `max_seconds` may be a `Deadline` that has begun already.
-    - `checkpoint`: a file to save the state to now and then. The same call continues from it, and ends with the same
-      weights as if it had never been interrupted. It is deleted on convergence.
+    - `checkpoint`: a file to which the state is saved regularly. The same call resumes from it, and ends with the same
+      weights as an uninterrupted one. It is deleted on convergence.
     - `progress`: show a progress bar.
     """
     refuse_traced("solve", operator, b)
@@ -60,7 +60,7 @@ def solve(
 
 
 def solve_run(operator: Operator, b: Any, solver: Solver, run: Run) -> Solution:
-    """`solve` with everything that belongs to one run in one place."""
+    """`solve` with the settings of the run as one object."""
     if run.max_passes is not None and not run.max_passes > 0:
         raise ValueError(f"max_passes must be positive, got {run.max_passes!r}. Leave it out for no limit.")
     columns = _as_columns(b, operator, "b")
@@ -70,7 +70,7 @@ def solve_run(operator: Operator, b: Any, solver: Solver, run: Run) -> Solution:
     if start is not None and start.shape != columns.shape:
         raise ValueError(f"start has shape {start.shape}, but b has {columns.shape}. Pass weights in the shape of b.")
     scale, validation = _power_of_two_scale(columns), run.validation
-    is_scaled = bool((scale != 1).any())  # a product with ones takes time to compile
+    is_scaled = bool((scale != 1).any())  # a product with ones would be compiled for nothing
     if is_scaled:
         start, residual = (None if array is None else array / scale for array in (start, residual))
         columns = columns / scale

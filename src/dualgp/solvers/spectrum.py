@@ -1,4 +1,4 @@
-"""The two numbers that step sizes depend on, from a cheap probe of the operator."""
+"""The two numbers of a matrix that step sizes depend on, estimated by a cheap probe."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ POWER_ITERATIONS = 20
 
 
 class Spectrum(NamedTuple):
-    """The largest eigenvalue and the largest diagonal entry of A (n x n), and the passes spent to know them."""
+    """The largest eigenvalue and the largest diagonal entry of A (n x n), and the passes spent on them."""
 
     n: int
     largest: float

@@ -1,4 +1,4 @@
-"""When to stop: one deadline for everything that a call does, and the rules by which a run has diverged or stalled."""
+"""When to stop: one deadline for all stages of a call, and the rules for divergence and stalling."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from dualgp._checks import check_number
 
 PATIENT_STEPS = 300  # the fewest steps in which a residual that does not fall counts as stalled
-PROGRESS = 0.9  # the residual makes progress when it falls to this share of what it was
+PROGRESS = 0.9  # a residual makes progress when it falls below this fraction of its last milestone
 
 
 class Deadline:
-    """A time limit that is being spent: it begins with the user's call, and every stage of the call obeys it.
+    """A time limit that begins with the user's call; every stage of the call obeys it.
 
     `Deadline(None)` is no limit.
     """
@@ -28,32 +28,32 @@ class Deadline:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is a limit at all."""
+        """Whether there is a limit."""
         return math.isfinite(self.seconds)
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the beginning."""
         return time.perf_counter() - self.began
 
     @property
     def left(self) -> float:
-        """Seconds until it comes: infinite without a limit, negative after it."""
+        """Remaining seconds: infinite without a limit, negative after the deadline."""
         return self.seconds - self.elapsed
 
     def is_over(self) -> bool:
-        """Whether no time is left."""
+        """Whether the deadline has passed."""
         return self.left <= 0
 
     def share(self, share: float) -> Deadline:
-        """The deadline of a first stage, which may take this share of the whole limit; it began when this one did."""
+        """The deadline of a first stage, which may take this fraction of the limit and has the same beginning."""
         stage = Deadline(None)
         stage.seconds, stage.began = share * self.seconds, self.began
         return stage
 
 
 def as_deadline(limit: Deadline | float | None) -> Deadline:
-    """A deadline that has begun already, or one that begins now: seconds, or None for no limit."""
+    """The deadline itself, or one that begins now, from seconds or None for no limit."""
     return limit if isinstance(limit, Deadline) else Deadline(limit)
 
 
@@ -64,12 +64,12 @@ def steps_in_time(seconds: float, per_step: float, longest_step: float) -> int:
 
 @dataclass(frozen=True)
 class Rules:
-    """What stopping depends on besides the residual: properties of a method, not settings.
+    """Constants of a method that stopping depends on, besides the residual.
 
     - `growth_limit`: the run has diverged if the residual exceeds the smallest one so far by this factor.
     - `patience`: the run has stalled if the residual falls by less than a tenth in this many passes.
     - `longest_step`: how long the longest step takes, in units of an ordinary one.
-    - `if_unfinished`: what to do about a run that ended early. Error bars are too wide then if weights are linear in b.
+    - `if_unfinished`: the advice for a run that ended early. Error bars are then too wide if weights are linear in b.
     """
 
     growth_limit: float = 10.0
@@ -80,7 +80,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Level:
-    """The history of the relative residual of all columns together, as far as stopping depends on it.
+    """The history of the relative residual of all columns together that stopping depends on.
 
     `milestone` is the smallest residual when it last made progress, at step `milestone_step`.
     """
@@ -93,7 +93,7 @@ class Level:
 
     def update(self, now: float, step: int) -> Level:
         """The history after a chunk of steps that ended at step number `step`."""
-        smallest = min(self.smallest, now)  # in this order: a NaN changes nothing
+        smallest = min(self.smallest, now)  # in this order a NaN changes nothing
         if smallest < PROGRESS * self.milestone:
             return Level(self.first, smallest, now, smallest, step)
         return replace(self, smallest=smallest, now=now)

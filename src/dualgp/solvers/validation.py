@@ -1,12 +1,12 @@
-"""Rows kept aside: how well they are predicted tells when another pass is no longer worth it.
+"""Rows kept aside: their predictions decide when another pass is no longer worth it.
 
-A row i without a weight is predicted by the far field of the others and by its neighbours N, without itself. With the
+A row i without a weight is predicted by the far field and by its neighbours N, without itself. With the
 residual r = b - A w, the error of that prediction is
 
     e_i = r_i - u @ r_N,      u = A_NN^-1 K_Ni
 
-for the mean's column, and the columns of the samples give its standard deviation, noise included. u depends on the
-inputs alone: it is computed once, and a score is a few sums.
+for the column of the mean. The columns of the samples give its standard deviation, noise included. u depends on the
+inputs alone and is computed once, so that a score takes a few sums.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from dualgp.operators.policy import FAR_ALL_UP_TO, LEAST_GAIN, LEAST_RATIO, ROWS
 from dualgp.operators.variance import combine_variances
 
 Z_90 = 1.6448536269514722  # standard deviations from the mean to either end of the central 90 %
-SURE = 2.0  # standard errors
-Read = Callable[[Columns, Int[np.ndarray, " rows"]], np.ndarray]  # rows of columns, wherever they live
-Errors = list[Float[np.ndarray, "rows s"]]  # of predictions by a neighbourhood of each size, one column each
+SURE = 2.0  # standard errors that make a difference significant
+Read = Callable[[Columns, Int[np.ndarray, " rows"]], np.ndarray]  # reads rows of columns in any layout
+Errors = list[Float[np.ndarray, "rows s"]]  # one array for each size of the neighbourhood
 
 
 class Score(NamedTuple):
     """How well rows kept aside are predicted, in the units of the targets.
 
-    `coverage`: the share of them inside the 90 % band. `expected`: the log density that the model itself expects, which
-    has less sampling noise than that of few rows. `neighbours`: how many predict best, of the numbers that were
-    tried; `is_alone`: whether they do so without the far field. `rows`: how many rows were kept aside.
+    `coverage`: the fraction of rows inside the 90 % band. `expected`: the log density that the model expects, which
+    has less sampling noise than that of few rows. `neighbours`: the number of neighbours that predicts best;
+    `is_alone`: whether it does so without the far field. `rows`: how many rows were kept aside.
     """
 
     rmse: float
@@ -51,12 +51,12 @@ class Score(NamedTuple):
     rows: int
 
     def improves_on(self, before: Score, passes: float = 1.0) -> bool:
-        """Whether it is better than the score so many passes ago by what they must bring for more to be worth it."""
+        """Whether the gain since the score so many passes ago is large enough to continue."""
         gain = max(self.log_density - before.log_density, self.expected - before.expected)
         return gain > LEAST_GAIN * passes or self.rmse < LEAST_RATIO**passes * before.rmse
 
     def in_units(self, unit: float) -> Score:
-        """The score where a target of 1 is `unit`."""
+        """The score in units in which a target of 1 is `unit`."""
         shift = math.log(unit)
         log_density, expected = self.log_density - shift, self.expected - shift
         return self._replace(rmse=unit * self.rmse, log_density=log_density, expected=expected)
@@ -66,14 +66,14 @@ class Score(NamedTuple):
 
 
 class Neighbourhood(NamedTuple):
-    """Weights u of the nearest k rows of each row; the variance of the prediction error by them alone."""
+    """Weights u of the nearest k rows of each row, and the variance of the prediction error by these alone."""
 
     weights: Float[np.ndarray, "rows k"]
     variance: Float[np.ndarray, " rows"]
 
 
 class Validation(eqx.Module):
-    """Rows kept aside, their nearest rows, the nearest first, and neighbourhoods of several sizes among those."""
+    """Rows kept aside, their nearest rows in order of distance, and neighbourhoods of several sizes among these."""
 
     rows: Int[np.ndarray, " rows"]
     near: Int[np.ndarray, "rows most"]
@@ -86,7 +86,7 @@ class Validation(eqx.Module):
         return np.unique(np.concatenate([self.rows, self.near.ravel()]))
 
     def errors(self, columns: Columns, read: Read) -> Errors:
-        """The errors of predictions where `columns` are residuals, or targets for those by neighbours alone."""
+        """Errors of predictions, if `columns` are residuals; those by neighbours alone, if they are targets."""
         own = read(columns, self.rows).astype(np.float64)
         near = read(columns, self.near.ravel()).astype(np.float64).reshape(*self.near.shape, -1)
 
@@ -97,10 +97,10 @@ class Validation(eqx.Module):
         return [errors(hood) for hood in self.neighbourhoods]
 
     def score(self, alone: Errors, both: Errors | None = None) -> Score:
-        """The best score: that of the far field and the largest neighbourhood, unless another one is surely better.
+        """The score of the far field and the largest neighbourhood, unless another one is significantly better.
 
-        If the model is right, the far field helps, and with it a larger neighbourhood: against them there must be
-        evidence, two standard errors in log density and in squared errors. Of neighbours alone, the best are taken.
+        If the model is right, the far field helps, and so does a larger neighbourhood. So others must be better by two
+        standard errors, in log density and in squared errors. Among neighbourhoods alone the best one is taken.
         """
         hoods, k = self.neighbourhoods, self.num_outputs
         cases = [Case(hood, errors[:, :k], hood.variance, True) for hood, errors in zip(hoods, alone, strict=True)]
@@ -119,7 +119,7 @@ class Validation(eqx.Module):
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Predictions of the rows by one kind of field: the errors of each output, and variances."""
+    """Predictions of the rows by some fields: the errors of each output, and variances."""
 
     hood: Neighbourhood
     errors: Float[np.ndarray, "rows k"]
@@ -139,7 +139,7 @@ class Case:
 
     @property
     def merit(self) -> float:
-        """Log density, and the error on the same logarithmic scale."""
+        """The log density minus the logarithm of the RMSE."""
         rmse = math.sqrt(float(np.mean(self.squares)))
         return float(np.mean(self.log_densities)) - math.log(max(rmse, np.finfo(float).tiny))
 
@@ -162,7 +162,7 @@ class Case:
 def keep_rows_aside(
     operator: KernelOperator, sizes: tuple[int, ...], key: RandomKey, num_outputs: int = 1
 ) -> Validation:
-    """Random rows, and all that a score of their predictions needs to know about their neighbours."""
+    """Random rows, and what a score needs to know about their neighbours."""
     num = min(ROWS_ASIDE if operator.n <= FAR_ALL_UP_TO else ROWS_ASIDE_OF_MANY, operator.n // 4)
     rows = np.sort(generator(key).choice(operator.n, num, replace=False)).astype(np.int32)
     search = NearestRows(operator.kernel, operator.x, operator.layout)

@@ -8,8 +8,8 @@ import numpy as np
 
 from dualgp.sklearn.warps import Prediction, scores
 
-LEAST_ROWS = 150  # to look at fifths of them: with 30 rows a coverage of 90 % is known to 5 %
-TOO_FEW, TOO_MANY = 0.82, 0.97  # of the observations in a band for 90 %
+LEAST_ROWS = 150  # for coverage by fifths: with 30 rows a coverage of 90 % is known to 5 %
+TOO_FEW, TOO_MANY = 0.82, 0.97  # the coverage of a 90 % band below and above which advice is given
 
 
 class Fifth(NamedTuple):

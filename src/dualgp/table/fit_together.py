@@ -30,11 +30,11 @@ from dualgp.table.model import TableModel
 from dualgp.table.row_files import RowFile, open_rows
 
 LEARN_ROWS = 50_000  # random rows, of all processes, that hyperparameters are learned from: 25 for each term
-LEARN_SHARE = 0.3  # where time is limited: the rest is left to the solve of all rows
+LEARN_SHARE = 0.3  # times a time limit: the solve of all rows has the rest
 
 
 class Share:
-    """Some rows of an array of n: what a process has of the whole, for `condition` to slice."""
+    """The rows of a process, as an array of n rows that `condition` may slice."""
 
     def __init__(self, array: np.ndarray, rows: slice, n: int) -> None:
         self.array, self.rows, self.shape, self.dtype = array, rows, (n, *array.shape[1:]), array.dtype

@@ -94,7 +94,7 @@ class TableModel:
 
     @property
     def _prefixes(self) -> list[str]:
-        """What the names of predictions begin with."""
+        """The prefixes of the names of predictions."""
         names = names_of(self.encoding.target)
         return [""] if len(names) < 2 else [f"{name}_" for name in names]
 
@@ -125,11 +125,11 @@ class TableModel:
         return table, self.encoding.y(table)
 
     def distribution(self, table: Any) -> Prediction:
-        """Of new observations at the rows of a table, all of which can be read."""
+        """The distribution of new observations at the rows of a table, all of which must be readable."""
         return self.regressor.distribution(self._readable(table)[0])
 
     def _readable(self, table: Any) -> tuple[Any, np.ndarray]:
-        """What the regressor takes, of the rows that it can take, and which these are."""
+        """The inputs of the regressor for the readable rows, and which rows these are."""
         if self.regressor.encoding_ is not None:
             return table, np.ones(table.num_rows, bool)
         x = self.encoding.x(table)

@@ -34,7 +34,7 @@ class SmilesEncoding:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Of numbers: none."""
+        """Columns of numbers: none."""
         return ()
 
     @property
@@ -44,13 +44,13 @@ class SmilesEncoding:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """What it predicts from, in words."""
+        """A description of the inputs."""
         kind = "counts" if self.counts else "bits"
         return (f"Morgan {kind} of {self.smiles!r}, radius {self.radius}, {self.size:,} columns",)
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """The fingerprint is one."""
+        """One group, the fingerprint."""
         return {self.inputs[0]: self.inputs}
 
     def x(self, table: pyarrow.Table) -> np.ndarray:

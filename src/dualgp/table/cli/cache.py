@@ -24,7 +24,7 @@ def keep_programs() -> None:
 
 
 def cache_folder() -> Path:
-    """One for each machine and version: programs of one processor may not run on another."""
+    """The cache folder, one for each machine and version: programs of one processor may not run on another."""
     caches = os.environ.get("DUALGP_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches) / "dualgp" / f"{platform.node()}-{platform.machine()}-jax-{version('jax')}"
 

@@ -34,20 +34,28 @@ if TYPE_CHECKING:
 @output_option("Where to write the model.")
 @click.option("--smiles", metavar="COLUMN", help="Predict from the molecules in this column, as SMILES (needs RDKit).")
 @click.option(
-    "--radius", type=click.IntRange(0), default=1, show_default=True, help="Of Morgan fingerprints, in bonds."
+    "--radius",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="The radius of Morgan fingerprints, in bonds.",
 )
 @click.option(
-    "--fingerprint-size", type=click.IntRange(1), default=1024, show_default=True, help="Columns of the fingerprints."
+    "--fingerprint-size",
+    type=click.IntRange(1),
+    default=1024,
+    show_default=True,
+    help="The number of columns of fingerprints.",
 )
-@click.option("--bits", is_flag=True, help="Which fragments there are, instead of how often.")
+@click.option("--bits", is_flag=True, help="Use bits instead of counts of fragments.")
 @click.option(
     "--invalid",
     type=click.Choice(["raise", "drop"]),
     default="raise",
     show_default=True,
-    help="SMILES that cannot be read: refuse, or drop the rows (and predict nothing for such rows later).",
+    help="SMILES that cannot be read: refuse, or drop the rows (and predict nothing for such rows).",
 )
-@click.option("--weights", metavar="COLUMN", help="The column of the rows' weights: 2 counts as twice, 0 not at all.")
+@click.option("--weights", metavar="COLUMN", help="The column of the rows' weights: 2 counts twice, 0 not at all.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave this column out. May be given several times.")
 @click.option(
     "--missing",
@@ -61,15 +69,19 @@ if TYPE_CHECKING:
     type=Number(0, 0.9, max_open=True),
     default=0.0,
     metavar="SHARE",
-    help="Put a random share of the rows aside and evaluate on them, e.g. 0.1.",
+    help="Hold out a random fraction of the rows and evaluate on them, e.g. 0.1.",
 )
-@click.option("--max-seconds", type=Number(0, min_open=True), help="Stop about then with what there is.")
-@click.option("--samples", type=click.IntRange(2), default=16, show_default=True, help="Posterior functions.")
 @click.option(
-    "--tol", type=Number(0, 1), help="Relative residual to reach, instead of what rows kept aside say is enough."
+    "--max-seconds", type=Number(0, min_open=True), help="Stop after about so many seconds, with the answer so far."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of all randomness.")
-@click.option("--resume", is_flag=True, help="Go on from an unfinished fit of the same table.")
+@click.option(
+    "--samples", type=click.IntRange(2), default=16, show_default=True, help="The number of posterior functions."
+)
+@click.option(
+    "--tol", type=Number(0, 1), help="The relative residual to reach, instead of stopping by rows kept aside."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="The seed of all random numbers.")
+@click.option("--resume", is_flag=True, help="Resume an unfinished fit of the same table.")
 @click.option(
     "--transform",
     type=click.Choice(["auto", "none", "log", "sqrt", "yeo-johnson"]),
@@ -77,17 +89,17 @@ if TYPE_CHECKING:
     show_default=True,
     help="The function of the target that is modelled; predictions are in the target's own units.",
 )
-@click.option("--robust", is_flag=True, help="Expect outliers: rows far from what others say count less.")
+@click.option("--robust", is_flag=True, help="Expect outliers: rows far from their predictions count less.")
 @click.option(
     "--noise",
     type=click.Choice(["constant", "input-dependent"]),
     default="constant",
     show_default=True,
-    help="Whether the scatter of the target is the same everywhere, or depends on the inputs.",
+    help="Whether the noise is the same everywhere, or depends on the inputs.",
 )
-@click.option("--quiet", is_flag=True, help="No progress, which is off anyway where there is no terminal.")
-@click.option("--verbose", is_flag=True, help="Also what was learned, and how well the equations were solved.")
-@click.option("--distributed", is_flag=True, help="As one of many processes; see below.")
+@click.option("--quiet", is_flag=True, help="Show no progress. Without a terminal there is none.")
+@click.option("--verbose", is_flag=True, help="Print also what was learned, and how well the equations were solved.")
+@click.option("--distributed", is_flag=True, help="Fit as one of many processes; see above.")
 @click.option("--coordinator", metavar="HOST:PORT", help="Where the first process listens. Not needed under SLURM.")
 @click.option("--rank", type=click.IntRange(0), help="The number of this process, from 0.")
 @click.option("--size", type=click.IntRange(1), help="How many processes there are.")
@@ -133,7 +145,7 @@ def fit(
         dualgp fit molecules.csv --smiles smiles --target score -o molecules.dgp
 
     On many processes, on one host or many, each reads its own rows of a .npy or .parquet file of numbers. Start the
-    same command everywhere, under SLURM or with three more options; after a failure it goes on from where it was.
+    same command everywhere, under SLURM or with three more options; after a failure it resumes.
 
     \b
         srun dualgp fit big.npy --target 8 -o big.dgp --distributed
@@ -168,7 +180,7 @@ def fit(
     from dualgp.table.smiles import make_smiles_encoding
 
     names = target[0] if len(target) == 1 else target
-    # Before the split: what is rare may be in one part only.
+    # Before the split: rare values may be on one side only.
     encoding: Any
     if smiles is None:
         encoding = make_encoding(data, names, drop if weights is None else (weights, *drop), missing)

@@ -1,4 +1,4 @@
-"""The group of commands, and what they share: arguments, errors, tables and models."""
+"""The group of commands, and their common arguments, errors, tables and models."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def output_option(help: str) -> Callable:
 
 
 def check_output(output: Path, *inputs: Path | None) -> None:
-    """Before the work: that it can be written, and is none of the files that it is made from."""
+    """Check before the work that the output can be written and is not an input."""
     check_file(output)
     if any(file is not None and output.resolve() == file.resolve() for file in inputs):
         raise ValueError(f"{output} is what is read from. Choose another name for the output.")
@@ -91,7 +91,7 @@ def plain_errors(command: Callable) -> Callable:
 def _as_note(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
-    """What is worth knowing about a table is a sentence too."""
+    """Show a warning as a sentence."""
     where = "" if category is UserWarning else f" ({category.__name__}, {filename}:{lineno})"
     click.echo(f"Note: {message}{where}", err=True)
 
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def read_table(path: Path) -> Any:
-    """A table of whatever kind."""
+    """Read a table of any kind."""
     from dualgp.columns import tables
 
     return tables.read_table(path)
@@ -132,7 +132,7 @@ def spooled(path: Path) -> Path:
 
 
 def load_model(path: Path) -> Any:
-    """What `dualgp fit` has written."""
+    """Read a model that `dualgp fit` has written."""
     from dualgp.io import load
     from dualgp.table.model import TableModel
 
@@ -143,7 +143,7 @@ def load_model(path: Path) -> Any:
 
 
 def exit_code(regressor: Any) -> int:
-    """Of a fit: 0 also when time was up, as the user wished."""
+    """The exit code of a fit; 0 also if it reached its time limit."""
     from dualgp.solvers import Result
 
     if regressor.finished_:

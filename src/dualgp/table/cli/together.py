@@ -1,4 +1,4 @@
-"""`dualgp fit --distributed`: the same, as one of many processes."""
+"""`dualgp fit --distributed`: a fit as one of many processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fit_together(
     from dualgp import distributed
     from dualgp.table.row_files import open_rows
 
-    open_rows(table).check(target, drop)  # what is wrong for all is said before anyone waits
+    open_rows(table).check(target, drop)  # report errors before waiting for others
     distributed.initialize(*where)
     with distributed.together():
         code = plain_errors(_fit_as_one_of_many)(table, target, output, drop, settings, quiet)

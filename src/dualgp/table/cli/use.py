@@ -86,7 +86,7 @@ def _as_levels(quantiles: str) -> list[float]:
 @main.command()
 @model_argument
 @table_argument
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @plain_errors
 def evaluate(model: Path, table: Path, as_json: bool) -> None:
     """How good are predictions for a TABLE that has the target too, and was not fitted to?
@@ -104,8 +104,8 @@ def evaluate(model: Path, table: Path, as_json: bool) -> None:
 @main.command()
 @model_argument
 @table_argument
-@click.option("-n", "--number", type=click.IntRange(1), default=8, show_default=True, help="Of functions.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which of the model's functions.")
+@click.option("-n", "--number", type=click.IntRange(1), default=8, show_default=True, help="The number of functions.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The seed that chooses the functions.")
 @output_option("Where to write them (.csv, .tsv or .parquet).")
 @plain_errors
 def sample(model: Path, table: Path, number: int, seed: int, output: Path) -> None:
@@ -174,7 +174,7 @@ def report(model: Path, data: Path | None, output: Path) -> None:
 
 
 def _check_ending(path: Path) -> None:
-    """Before the work: a name says what is in the file."""
+    """Check before the work that the ending of the name is known."""
     kind = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
     if kind not in TEXT and path.suffix not in PARQUET:
         raise ValueError(
