@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import dualgp as dg
-from dualgp.learning.robust import SOFT, Weighing, weigh
+from dualgp.learning.robust import SOFT, Weighing, find_outliers, weigh
 
 KERNEL = dg.Matern32([1.0, 1.0])
 
@@ -95,6 +95,13 @@ def test_learn_returns_what_to_condition_on():
     posterior = learned.model.condition(x, learned.targets, noise=learned.noise, num_samples=0)
     assert dg.metrics.rmse(truth(x), posterior.mean(x)) < 0.07
     assert np.median(learned.noise[bad]) > 100 * np.median(learned.noise)
+
+
+def test_many_rows_are_compared_without_a_key(monkeypatch):
+    monkeypatch.setattr("dualgp.solvers.auto.SOLVE_EXACTLY_UP_TO", 100)  # beyond, a fit keeps rows aside at random
+    x, _, dirty, bad = made_up()
+    found = find_outliers(dg.GaussianProcess(KERNEL, 0.01), x, dirty, np.full(300, 0.01))
+    assert not found.ordinary[bad].any() and found.ordinary.sum() == 270
 
 
 def test_given_parameters_are_robust_too():

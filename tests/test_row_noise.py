@@ -186,6 +186,16 @@ def test_what_is_no_noise_is_refused(noise, words):
             call(x, y, noise=noise)
 
 
+@pytest.mark.parametrize("settings", [{}, {"solver": dg.BlockDescent(tol=1e-6), "key": KEY}], ids=["exact", "near"])
+def test_one_noise_of_all_rows_is_the_same_as_one_for_each(settings):
+    x, _, y = noisy(200)
+    model, x_new = dg.GaussianProcess(dg.Matern32(0.9), 0.1), points(20, 2, seed=1)
+    one, each = (model.condition(x, y, noise=noise, num_samples=0, **settings) for noise in (0.5, np.full(200, 0.5)))
+    for ours, theirs in zip(one.predict(x_new, noise=True), each.predict(x_new, noise=True), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(one.leave_one_out(), each.leave_one_out())
+
+
 def test_the_noise_of_new_observations_is_checked():
     x, variances, y = noisy(100)
     post = dg.GaussianProcess(dg.Matern32(), 0.1).condition(x, y, noise=variances, num_samples=0)

@@ -83,8 +83,8 @@ class GaussianProcess(eqx.Module):
         **Arguments:**
 
         - `x` (n, d) or (n,), `y` (n,), or (n, k) for k outputs that have kernel and noise in common.
-        - `noise`: the variance of each row's noise, (n,), in place of the model's, which remains that of new
-          observations.
+        - `noise`: the variance of each row's noise, (n,), or one of all of them, in place of the model's, which
+          remains that of new observations.
         - `merge`: rows with equal inputs become one, with the mean of their y, which changes no answer. Ignored with
           many processes.
         - `solver`: "auto", or one of the solvers with settings of your own.
@@ -217,6 +217,8 @@ class GaussianProcess(eqx.Module):
         """Functions drawn from the prior: a callable from (m, d) points to (num_samples, m) values."""
         for count, name in ((d, "d"), (num_samples, "num_samples"), (num_features, "num_features")):
             check_count(count, name, 1)
+        if self.mean.ndim:
+            raise ValueError(f"The model has {len(self.mean)} means. Draw functions of one output, with a single mean.")
         policy.check_functions(num_samples, 1, "num_samples", num_features)
         paths = prior_paths(self.kernel, d, num_samples, check_key(key, "sample_prior"), num_features)
         template = np.zeros((0, d), np.float32)
@@ -227,6 +229,8 @@ class GaussianProcess(eqx.Module):
     ) -> tuple[KernelOperator, Float[np.ndarray, "own k"], GivenRows | None]:
         """The operator, the targets of the rows of this process, and the rows before merging if some were merged."""
         given = None
+        if noise is not None and np.ndim(noise) == 0:  # for all rows, but not for new observations
+            noise = np.full(np.shape(x)[0], check_noise(noise))
         if mesh is None or jax.process_count() == 1:
             x = self.kernel.points(x)
             y = as_columns(check_outputs(y, x.shape[0]))

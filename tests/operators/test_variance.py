@@ -51,3 +51,10 @@ def test_constant_zeros_and_jit_give_the_same_numbers():
     assert np.isfinite(found).all()
     inside = jax.jit(combine_variances)(*(jnp.asarray(array, jnp.float32) for array in (deviations, simple, variance)))
     np.testing.assert_allclose(inside, found, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("num", [3, 16])
+def test_it_is_a_variance_also_where_functions_vary_more_than_they_should(num):
+    """As in float32, where neighbours know a point so well that rounding of the functions is all that is left."""
+    deviations, simple, variance, _ = draws(0.7, 0.0, num)
+    assert np.all(combine_variances(10.0 * deviations, 10.0 * simple, variance) > 0.0)

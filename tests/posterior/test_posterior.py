@@ -282,6 +282,8 @@ def test_prior_functions_check_what_they_are_asked():
         model.sample_prior(2, 3, key=0)
     with pytest.raises(ValueError, match="num_samples"):
         model.sample_prior(2, 0, key=jax.random.key(0))
+    with pytest.raises(ValueError, match="2 means"):
+        dg.GaussianProcess(dg.RBF(), noise=0.1, mean=[1.0, 2.0]).sample_prior(2, 3, key=jax.random.key(0))
 
 
 def test_what_cannot_be_traced_is_a_sentence():

@@ -92,3 +92,14 @@ def test_cholesky_says_when_rounding_is_in_the_way():
     solution = dg.solve(single, y, dg.Cholesky())
     assert solution.residual.max() > 1e-4
     assert solution.message.endswith("in float64.")
+
+
+@pytest.mark.parametrize("how", ["more far weights", "more rows"])
+def test_a_posterior_is_refined_with_more_rows_than_its_preconditioner_was_made_for(how):
+    x, y = data(200)
+    model, new = dg.GaussianProcess(dg.Matern32(1.0), NOISE), slice(195 if how == "more rows" else 200, 200)
+    num_far, run = 60 if how == "more far weights" else None, {"num_samples": 0, "key": jax.random.key(0)}
+    some = model.condition(x[: new.start], y[: new.start], solver=dg.CG(tol=1e-6), neighbours=8, num_far=num_far, **run)
+    post = some.update(x[new], y[new], key=run["key"]).refine(key=run["key"], num_far=200)
+    assert some.num_far < post.num_far == 200
+    np.testing.assert_allclose(post.mean(x), model.condition(x, y, **run).mean(x), atol=1e-4)

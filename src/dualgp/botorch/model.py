@@ -18,9 +18,10 @@ from torch import Size, Tensor
 
 from dualgp._arrays import wide
 from dualgp.botorch.kernels import kernel_block
-from dualgp.botorch.near import NearField, combine_variances
+from dualgp.botorch.near import NearField
 from dualgp.botorch.paths import POINT_BLOCK, StreamedPaths, in_blocks, prior_values, recomputed, update_values
 from dualgp.kernels.features import Features
+from dualgp.operators.variance import combine_variances
 from dualgp.posterior import Posterior
 from dualgp.posterior.sampled import NO_SAMPLES
 

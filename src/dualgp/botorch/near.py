@@ -65,13 +65,3 @@ class NearField:
             torch.einsum("mk,mks->ms", weights, array[near]) for array in (self.residuals, self.targets)
         )
         return NearValues(correction, alone, (own - (across * weights).sum(dim=1)).clamp(min=0.0))
-
-
-def combine_variances(deviations: Tensor, simple: Tensor, variance: Tensor) -> Tensor:
-    """`dualgp.operators.variance.combine_variances` of tensors."""
-    if deviations.shape[1] < 3:
-        return variance
-    square = simple.square().sum(dim=1).clamp(min=torch.finfo(simple.dtype).tiny)
-    slope = (deviations * simple).sum(dim=1) / square
-    rest = (deviations - slope[:, None] * simple).square().mean(dim=1)
-    return torch.minimum(slope.square() * variance + rest, variance)

@@ -80,7 +80,7 @@ def dual_update(
     targets = get_train_targets(model, transformed=True) if target_values is None else target_values
     kernel, noise = translated(model.covar_module, points.shape[1]), _noise(model.likelihood)
     with torch.no_grad():
-        epsilon = torch.from_numpy(np.sqrt(noise)).to(sample_values) * torch.randn_like(sample_values)
+        epsilon = torch.as_tensor(np.sqrt(noise)).to(sample_values) * torch.randn_like(sample_values)
         errors = targets - sample_values - epsilon
         b = errors.reshape(-1, points.shape[0]).T.cpu().numpy()
     x = points.detach().cpu().numpy()

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from dualgp._arrays import compiled, in_wide
 from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points, check_positive
 from dualgp._random import generator
-from dualgp._types import RandomKey
+from dualgp._types import AnyArray, RandomKey
 from dualgp.kernels import Kernel
 from dualgp.operators.layout import Local
 from dualgp.posterior import SamplePaths
@@ -159,9 +159,13 @@ def _padded(paths: SamplePaths) -> SamplePaths:
 def spread_of(kernel: Kernel, box: Float[np.ndarray, "d 2"]) -> Float[np.ndarray, " d"]:
     """Half the distance over which functions vary, in each input: half a lengthscale, at most half the box."""
     centre, width = box.mean(axis=1), box[:, 1] - box[:, 0]
-    slopes = jax.jacobian(lambda x: kernel.coordinates(x[None])[0])(jnp.asarray(centre))
-    slope = np.linalg.norm(np.asarray(slopes, np.float64), axis=0)
+    slope = np.linalg.norm(np.asarray(_slopes(kernel, centre), np.float64), axis=0)
     return 0.5 / np.maximum(slope, 1.0 / width)
+
+
+@compiled
+def _slopes(kernel: Kernel, centre: Float[AnyArray, " d"]) -> Float[Array, "c d"]:
+    return jax.jacobian(lambda x: kernel.coordinates(x[None])[0])(jnp.asarray(centre))
 
 
 def _good_points(

@@ -24,8 +24,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dualgp.gp import GaussianProcess
+from dualgp.solvers import BlockDescent
 
-NEIGHBOURS = 128  # that predict a row
+# Settings of predictions by neighbours alone: nothing is solved, and no rows are kept aside.
+BY_NEIGHBOURS: dict[str, Any] = {"neighbours": 128, "num_far": 0, "num_samples": 0, "solver": BlockDescent()}
 INNER, OF_NORMAL = 0.8, 1.2815515655446  # the inner fraction of the rows, and how many s it covers if y is normal
 BEYOND_DOUBT = 6.0  # times the scale of the inner rows: clear outliers, left out of learning
 SOFT = 4.0  # c
@@ -72,8 +74,7 @@ def weigh(
 ) -> Weighing:
     """Rows compared with their nearest other rows, among those that are `ordinary`."""
     kept = np.ones(len(y), bool) if ordinary is None else ordinary
-    near: dict[str, Any] = {"neighbours": NEIGHBOURS, "num_far": 0, "num_samples": 0}
-    posterior = model.condition(x[kept], y[kept], noise=noise[kept], **near)
+    posterior = model.condition(x[kept], y[kept], noise=noise[kept], **BY_NEIGHBOURS)
     mean, spread = np.empty(len(y)), np.empty(len(y))
     mean[kept], spread[kept] = posterior.leave_one_out()
     if not kept.all():

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -23,10 +22,10 @@ from dualgp.gp import GaussianProcess
 from dualgp.kernels import Kernel
 from dualgp.learning.exact import Exact
 from dualgp.learning.learn import learn
+from dualgp.learning.robust import BY_NEIGHBOURS
 from dualgp.operators import policy
 from dualgp.posterior import Posterior
 
-NEIGHBOURS = 128  # that predict a row
 ROUNDS = 2  # the second one uses the noise of the first
 LEARN_ROWS = 1_000  # that the field's lengthscales are learned from
 LEAST = 1e-8  # the smallest z^2: an error of zero means small noise, not zero noise
@@ -53,9 +52,9 @@ def noise_field(
         targets = log_field + np.log(np.maximum(squares, LEAST))
         level, targets = float(np.mean(targets)), targets - np.mean(targets)
         if number == 0:
-            some = rows[:LEARN_ROWS]
-            smooth = learn(smooth, x[some], targets[some], method=Exact(), fixed=("noise",), key=key).model
-        field = smooth.condition(x[rows], targets[rows], num_samples=0)
+            some, fixed = rows[:LEARN_ROWS], ("noise",) if k == 1 else ()  # errors of several outputs may be alike
+            smooth = learn(smooth, x[some], targets[some], method=Exact(), fixed=fixed, key=key).model
+        field = smooth.condition(x[rows], targets[rows], num_samples=0, key=subkey(key, "field"))
         log_field = np.asarray(field.mean(x), np.float64)
         model = replace(model, noise=np.asarray(float(model.noise) * math.exp(level - _expected_log(k))))
     return field, float(model.noise)
@@ -63,8 +62,7 @@ def noise_field(
 
 def _squared_errors(model: GaussianProcess, x: np.ndarray, y: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """z^2, with predictions from the nearest rows."""
-    near: dict[str, Any] = {"neighbours": NEIGHBOURS, "num_far": 0, "num_samples": 0}
-    mean, std = model.condition(x, y, noise=noise, **near).leave_one_out()
+    mean, std = model.condition(x, y, noise=noise, **BY_NEIGHBOURS).leave_one_out()
     return np.mean(((y - mean).reshape(len(y), -1) / std[:, None]) ** 2, axis=1)
 
 

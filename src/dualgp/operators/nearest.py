@@ -75,6 +75,12 @@ class NearestRows:
         array = self.x if columns is None else columns
         return self.layout.read_rows(array, near.ravel()).reshape(*near.shape, array.shape[1])
 
+    def weigh(
+        self, weights: Float[np.ndarray, "m num"], near: Int[np.ndarray, "m num"], columns: AnyArray
+    ) -> Float[np.ndarray, "m s"]:
+        """The sum of weights times columns over the rows of each point, in float64."""
+        return np.matmul(weights[:, None], self.read(near, columns).astype(np.float64))[:, 0]
+
     def _search_tree(self, points: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
         return self._tree.query(self._coordinates(points), np.arange(1, num + 1), workers=-1)
 

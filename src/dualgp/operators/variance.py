@@ -9,12 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-
-from dualgp._arrays import is_traced
-from dualgp._types import AnyArray
 
 # The number of squared standard errors of mean d h at which both estimates count equally. The relative error of a std
 # from 16 draws with mean h^2 = V / 10 is 7 % by regression, 3 % with this average, 2 % assuming independence.
@@ -22,39 +18,39 @@ DOUBT = 4.0
 
 
 def combine_variances(
-    deviations: Float[AnyArray, "m s"], simple: Float[AnyArray, "m s"], variance: Float[AnyArray, " m"]
+    deviations: Float[Any, "m s"], simple: Float[Any, "m s"], variance: Float[Any, " m"]
 ) -> Float[Any, " m"]:
     """Var d from s draws of (d, d1), jointly normal with mean zero, where Var d1 = `variance` is known.
 
     An average of two estimates: one assumes that d and h are independent, the other is a regression. The weight of the
     regression is t / (t + DOUBT) with t = s (mean d h)^2 / (mean d^2 mean h^2), about 1 under independence. `variance`
-    is the upper limit, and with fewer than three draws the answer.
+    is the upper limit, and with fewer than three draws the answer. Arrays are those of NumPy, JAX or torch.
     """
-    numpy: Any = jnp if is_traced(deviations, variance) else np
     num = deviations.shape[1]
     if num < 3:
         return variance
-    tiny = jnp.finfo(simple.dtype).tiny
     missing = simple - deviations
-    square, rest = (numpy.maximum((array**2).mean(axis=1), tiny) for array in (deviations, missing))
+    square, rest = ((array**2).mean(axis=1).clip(min=_tiny(array)) for array in (deviations, missing))
     evidence = num * ((deviations * missing).mean(axis=1) / square) * ((deviations * missing).mean(axis=1) / rest)
     weight = evidence / (evidence + DOUBT)
     dependent = _if_dependent(deviations, simple, variance)
-    return numpy.minimum(weight * dependent + (1 - weight) * _if_independent(square, rest, variance), variance)
+    return (weight * dependent + (1 - weight) * _if_independent(square, rest, variance)).clip(max=variance)
+
+
+def _tiny(array: Any) -> float:
+    return float(np.finfo(str(array.dtype).removeprefix("torch.")).tiny)
 
 
 def _if_dependent(
-    deviations: Float[AnyArray, "m s"], simple: Float[AnyArray, "m s"], variance: Float[AnyArray, " m"]
+    deviations: Float[Any, "m s"], simple: Float[Any, "m s"], variance: Float[Any, " m"]
 ) -> Float[Any, " m"]:
     """Regression, by maximum likelihood: slope^2 V + mean (d - slope d1)^2, slope = sum d d1 / sum d1^2."""
-    slope = (deviations * simple).sum(axis=1) / ((simple**2).sum(axis=1) + jnp.finfo(simple.dtype).tiny)
+    slope = (deviations * simple).sum(axis=1) / ((simple**2).sum(axis=1) + _tiny(simple))
     return slope**2 * variance + ((deviations - slope[:, None] * simple) ** 2).mean(axis=1)
 
 
-def _if_independent(
-    square: Float[AnyArray, " m"], rest: Float[AnyArray, " m"], variance: Float[AnyArray, " m"]
-) -> Float[Any, " m"]:
+def _if_independent(square: Float[Any, " m"], rest: Float[Any, " m"], variance: Float[Any, " m"]) -> Float[Any, " m"]:
     """The average of mean d^2 and V - mean h^2, weighted by their precisions."""
     ratio = square / (square + rest)
     first, second = (1 - ratio) ** 2, ratio**2
-    return (first * square + second * (variance - rest)) / (first + second)
+    return (first * square + second * (variance - rest).clip(min=0.0)) / (first + second)

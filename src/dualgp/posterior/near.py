@@ -61,12 +61,9 @@ class NearField(eqx.Module):
     def _on_the_host(self, points: AnyArray) -> NearValues:
         near = self.search.query(points, self.num)
         weights, variance = neighbour_weights(self.search, self.noise, points, near, self.term)
-
-        def weigh(columns: Columns) -> Float[np.ndarray, "m s"]:
-            return np.matmul(weights[:, None], self.search.read(near, columns).astype(np.float64))[:, 0]
-
-        alone = weigh(self.targets)
-        return NearValues(alone if self.residuals is None else weigh(self.residuals), alone, variance)
+        alone = self.search.weigh(weights, near, self.targets)
+        both = alone if self.residuals is None else self.search.weigh(weights, near, self.residuals)
+        return NearValues(both, alone, variance)
 
     @full_precision
     def _inside_jit(self, points: Points) -> NearValues:
@@ -128,8 +125,7 @@ def leave_rows_out(
         variance = variance + np.asarray(near_field.noise.diagonal(some, np.float64))
 
         def leave_out(columns: Columns, some: Any = some, near: Any = near, u: Any = u) -> Float[np.ndarray, "rows s"]:
-            own = search.read(some[:, None], columns)[:, 0].astype(np.float64)
-            return own - np.matmul(u[:, None], search.read(near, columns).astype(np.float64))[:, 0]
+            return search.read(some[:, None], columns)[:, 0].astype(np.float64) - search.weigh(u, near, columns)
 
         alone = leave_out(near_field.targets)
         both = alone

@@ -56,6 +56,8 @@ class CG(IterativeSolver):
 
     def prepare(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[PreparedCG, float]:
         preconditioner, passes = self.preconditioner, 0.0
+        if isinstance(preconditioner, Preconditioner) and preconditioner.noise.shape != (operator.layout.height,):
+            preconditioner = PivotedCholesky(rank=preconditioner.F.shape[1])  # that one was made for other rows
         if isinstance(preconditioner, PivotedCholesky):
             passes = min(preconditioner.rank, operator.n) / operator.n
             preconditioner = preconditioner(operator, key)
