@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float
 from dualgp.gp import GaussianProcess
 from dualgp.solvers import BlockDescent
 
-# Predictions by neighbours alone: there is nothing to solve, and no rows are kept aside.
+# Settings of predictions by neighbours alone: nothing is solved, and no rows are kept aside.
 BY_NEIGHBOURS: dict[str, Any] = {"neighbours": 128, "num_far": 0, "num_samples": 0, "solver": BlockDescent()}
 INNER, OF_NORMAL = 0.8, 1.2815515655446  # the inner fraction of the rows, and how many s it covers if y is normal
 BEYOND_DOUBT = 6.0  # times the scale of the inner rows: clear outliers, left out of learning

@@ -221,8 +221,7 @@ class KernelOperator(Operator):
 
     def _keep(self, memory: int | None, few_passes: bool) -> Float[Array, "n height"] | None:
         """K, sharded by columns, if it fits; None otherwise. All processes decide alike."""
-        x: Any = self.x
-        device = x.addressable_shards[0].device
+        device = jnp.asarray(self.x).addressable_shards[0].device
         is_shared = self.layout.mesh is not None and device.platform == "cpu"  # CPU devices share the machine's memory
         most = policy.memory_of(device) / (jax.local_device_count("cpu") if is_shared else 1)
         size = self.n * self.layout.height // self.layout.num_devices * self.dtype.itemsize

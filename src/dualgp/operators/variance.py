@@ -24,7 +24,7 @@ def combine_variances(
 
     An average of two estimates: one assumes that d and h are independent, the other is a regression. The weight of the
     regression is t / (t + DOUBT) with t = s (mean d h)^2 / (mean d^2 mean h^2), about 1 under independence. `variance`
-    is the upper limit, and with fewer than three draws the answer. Arrays of NumPy, JAX or torch.
+    is the upper limit, and with fewer than three draws the answer. Arrays are those of NumPy, JAX or torch.
     """
     num = deviations.shape[1]
     if num < 3:

@@ -101,9 +101,9 @@ class Posterior(Quantiles):
     def leave_one_out(self, *, groups: bool = False) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
         """Mean and standard deviation of each observation given all others: a check that needs no held-out data.
 
-        y - weights / q and 1 / sqrt(q) with q = diag(A^-1). Rows with equal inputs are left out together, but for those
-        that an update has added. With `groups` the answer has one row for them, that of `x`, whose observation is
-        their mean.
+        y - weights / q and 1 / sqrt(q) with q = diag(A^-1). Rows with equal inputs are left out together, except those
+        that an update has added. With `groups` the answer has one row for them, that of `x`, whose observation is their
+        mean.
 
         To compare models::
 

@@ -77,9 +77,9 @@ def upper_limit_of_mean(values: Float[np.ndarray, "m s"], n: int, doubt: float) 
     """A limit that the mean of n squares exceeds with probability `doubt`, from m that were drawn without replacement.
 
     The logarithm of the mean is nearly normal; its quantile has Johnson's correction for skewness. A sample without
-    the largest squares underestimates both mean and standard deviation, so that the largest drawn square counts twice.
-    With `doubt` 3 % and m = 100 the limit is too low for 1 % of samples from normal
-    residuals, 2 % from Laplace, 3 % from Student's t with 5 degrees of freedom, and 9 % with 3: there it fails.
+    the largest squares underestimates both mean and standard deviation, so that the largest drawn square counts
+    twice. With `doubt` 3 % and m = 100 the limit is too low for 1 % of samples from normal residuals, 2 % from
+    Laplace, 3 % from Student's t with 5 degrees of freedom, and 9 % with 3: there it fails.
     """
     if len(values) < n:
         values = np.concatenate([values, values.max(axis=0, keepdims=True)])
