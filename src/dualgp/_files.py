@@ -67,6 +67,12 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
             temporary.unlink(missing_ok=True)
 
 
+def remove(path: str | os.PathLike) -> None:
+    """Remove a file, if it is there, and what killed writers of it left."""
+    Path(path).unlink(missing_ok=True)
+    _remove_litter(Path(path))
+
+
 def _begin(path: Path) -> tuple[BinaryIO, Path]:
     """A new file beside `path`, held by this process, with the permissions of any new file, unlike tempfile's."""
     while True:

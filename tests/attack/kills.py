@@ -54,4 +54,6 @@ def attack(folder: Path, number: int = 30, kills_each: int = 5, seed: int = 0) -
         counts["unequal"] += not all(np.array_equal(found[name], value) for name, value in expected[kind].items())
         left = {path.name for path in place.iterdir()} - {"result.npz", *(["state"] if kind == "campaign" else [])}
         counts["litter"] += bool(left)
+        if left:
+            print(f"  litter of {kind}: {', '.join(sorted(left))}", file=sys.stderr)
     return counts
