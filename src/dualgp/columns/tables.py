@@ -62,9 +62,16 @@ def as_table(source: Any, text: Sequence[str] = ()) -> pyarrow.Table:
     pyarrow = require_pyarrow()
     if isinstance(source, (str, os.PathLike)):
         return read_table(source, text)
-    if type(source).__module__.startswith("pandas"):
-        return pyarrow.Table.from_pandas(source, preserve_index=False)  # row numbers are not data
-    return _without_views(source if isinstance(source, pyarrow.Table) else pyarrow.table(source))
+    try:
+        if type(source).__module__.startswith("pandas"):
+            return pyarrow.Table.from_pandas(source, preserve_index=False)  # row numbers are not data
+        return _without_views(source if isinstance(source, pyarrow.Table) else pyarrow.table(source))
+    except (ValueError, TypeError, OverflowError, AttributeError, pyarrow.ArrowException) as error:
+        why = " ".join(map(str, error.args))
+        raise ValueError(
+            f"The {type(source).__name__} is no table ({why}). Pass a data frame whose columns hold one kind of value "
+            "each: numbers, text or times."
+        ) from None
 
 
 def _without_views(table: pyarrow.Table) -> pyarrow.Table:
