@@ -28,6 +28,8 @@ def refuse_other_kinds(value: Any, name: str) -> None:
         raise TypeError(
             f"{name} holds text in column {name_of_text!r}. Encode it as numbers first; the command `dualgp fit` does."
         )
+    if hasattr(value, "nnz") and hasattr(value, "toarray"):
+        raise TypeError(f"{name} is sparse, and all of it is used. Pass a dense array: {name}.toarray().")
 
 
 def _text_column(frame: Any) -> Any:
@@ -103,6 +105,17 @@ def check_size(array: np.ndarray | jax.Array, name: str) -> None:
         raise ValueError(
             f"{name} has values as large as {place} = {array[where]:.3g}: too large to be squared. Rescale, or drop "
             "such rows."
+        )
+
+
+def check_spread(y: np.ndarray) -> None:
+    """Refuse targets, (n,) or (n, k), that vary, but too little to be squared."""
+    spread = np.ptp(y, axis=0) if len(y) else np.zeros(1)
+    few = (spread > 0) & (spread < SMALLEST_SPREAD)
+    if few.any():
+        raise ValueError(
+            f"y varies by {np.min(spread, where=few, initial=np.inf):.3g} only: too little to be squared. Choose a "
+            "smaller unit."
         )
 
 
@@ -198,7 +211,7 @@ def check_positive(value: Any, name: str, advice: str = "") -> None:
     """Refuse values that are not finite and positive. Infinite lengthscales are allowed by their own check."""
     if is_traced(value):
         return
-    array = np.asarray(value)
+    array = as_float_array(value, name)
     if array.size == 0 or not np.all(np.isfinite(array)) or not np.all(array > 0):
         raise ValueError(f"{name} must be positive and finite, got {_show(array)}.{' ' + advice if advice else ''}")
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from dualgp._arrays import in_wide
-from dualgp._checks import check_count, check_key, check_outputs, check_points
+from dualgp._checks import check_count, check_key, check_outputs, check_points, check_spread
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.learning.candidates import default_model, with_rivals
@@ -172,6 +172,7 @@ def _check_data(model: Any, x: Any, y: Any, priors: Any) -> tuple[np.ndarray, np
     y = np.asarray(check_outputs(y, x.shape[0]))
     if len(y) == 0:
         raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
+    check_spread(y)
     if priors is not None and not isinstance(priors, Mapping):
         raise TypeError(f"priors must be a dict such as {{'noise': LogNormal(0.1, 1.0)}} or None, got {priors!r}.")
     if priors is None and len(y) < LEAST_POINTS:

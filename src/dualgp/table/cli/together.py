@@ -36,8 +36,8 @@ def fit_together(
 def _fit_as_one_of_many(
     table: Path, target: str, output: Path, drop: tuple[str, ...], settings: dict[str, Any], quiet: bool
 ) -> int:
-    from dualgp.io import save
     from dualgp.checkpoints import delete
+    from dualgp.io import save
     from dualgp.operators.layout import writes
     from dualgp.table.fit_together import fit_share
 
