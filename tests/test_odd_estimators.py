@@ -72,3 +72,18 @@ def test_frames_that_no_table_can_be_made_of_get_a_sentence(entry, column):
     fitted = regressor(kernel=None).fit(good, Y)
     with pytest.raises(ValueError, match=r"The DataFrame is no table .* one kind of value"):
         getattr(fitted, entry)(good.assign(a=column), *([Y] if entry != "predict" else []))
+
+
+@pytest.mark.parametrize("column", [[[1.0, 2.0]] * 24, [{"a": 1}] * 24], ids=["lists", "dicts"])
+def test_columns_of_text_that_hold_something_else_are_named(column):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow", reason="tables need pyarrow")
+    good = pandas.DataFrame({"a": X[:, 0], "b": ["up", "down"] * 12})
+    with pytest.raises(ValueError, match=r"'b' held text in the fitted table, and (list|struct)"):
+        regressor(kernel=None).fit(good, Y).predict(good.assign(b=column))
+
+
+def test_a_series_of_text_gets_a_sentence():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(TypeError, match="X holds text in column 'b'"):
+        regressor().fit(pandas.Series(["up", "down"] * 12, name="b"), Y)

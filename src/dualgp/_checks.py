@@ -33,8 +33,10 @@ def refuse_other_kinds(value: Any, name: str) -> None:
 
 
 def _text_column(frame: Any) -> Any:
-    """The name of a data frame's first column that begins with text."""
+    """The name of a data frame's first column that begins with text, or of a series of text."""
     names = getattr(frame, "columns", None)
+    if names is None and hasattr(frame, "iloc") and len(frame) and _is_text(frame):
+        return str(frame.name)
     if names is None or not len(frame):
         return None
     return next((name for name in names if _is_text(frame[name])), None)
@@ -238,6 +240,27 @@ def check_number(value: Any, name: str) -> None:
     """Refuse what is no number at all."""
     if not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number, got {value!r}.")
+
+
+def check_positive_number(value: Any, name: str, advice: str = "") -> None:
+    """Refuse all but one positive and finite number."""
+    check_number(value, name)
+    check_positive(value, name, advice)
+
+
+def check_share(value: Any, name: str, advice: str = "") -> None:
+    """Refuse all but a number that is at least 0 and below 1."""
+    check_number(value, name)
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}{advice}.")
+
+
+def check_memory(memory: Any) -> None:
+    """Refuse what is no number of bytes; None is a part of the machine's."""
+    if memory is not None:
+        check_number(memory, "memory")
+        if not memory >= 0:
+            raise ValueError(f"memory must be a number of bytes, got {memory!r}.")
 
 
 def check_count(value: Any, name: str, least: int = 0) -> int:

@@ -30,6 +30,8 @@ _guard = threading.Lock()
 
 def check_file(path: str | os.PathLike) -> Path:
     """The path of an ordinary file, or of none yet in a folder that is there; others are refused."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"A path must be text, such as 'model.dgp', got {path!r}.")
     if "\0" in os.fsdecode(path) or not os.fsdecode(path):
         raise ValueError(f"{os.fsdecode(path)!r} is not a file's name. Give it one, such as model.dgp.")
     path = Path(path)

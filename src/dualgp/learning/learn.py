@@ -20,7 +20,7 @@ from dualgp.learning.checkpoint import LearningFile
 from dualgp.learning.exact import Exact
 from dualgp.learning.full import LEARN_SHARE, FullData
 from dualgp.learning.method import Ending, Method, Outcome
-from dualgp.learning.priors import DEFAULT_PRIORS, Priors
+from dualgp.learning.priors import DEFAULT_PRIORS, Priors, check_prior
 from dualgp.learning.problem import LastSolve, Problem, Step, make_problem
 from dualgp.learning.robust import learn_robustly
 from dualgp.learning.rows import NoiseRole, Rows, as_rows, merge
@@ -175,6 +175,8 @@ def _check_data(model: Any, x: Any, y: Any, priors: Any) -> tuple[np.ndarray, np
     check_spread(y)
     if priors is not None and not isinstance(priors, Mapping):
         raise TypeError(f"priors must be a dict such as {{'noise': LogNormal(0.1, 1.0)}} or None, got {priors!r}.")
+    for name, belief in (priors or {}).items():
+        check_prior(belief, name)
     if priors is None and len(y) < LEAST_POINTS:
         raise ValueError(f"{len(y)} point(s) are too few to learn from without priors. Leave priors at its default.")
     model.kernel.coordinates(x[:1])  # one lengthscale for each column, or an error that says so
