@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One XLA thread pool per test worker: two workers on two cores are faster than one with both.
 WORKERS ?= 2
 
-.PHONY: demo test test-all attack soak check docs figures outputs pictures dist bench bench-botorch reproduce reproduce-full reproduced clean
+.PHONY: demo test test-all attack soak fuzz check docs figures outputs pictures dist bench bench-botorch reproduce reproduce-full reproduced clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -36,6 +36,15 @@ attack: .venv/ready
 SECONDS ?= 1200
 soak: .venv/ready
 	$(BIN)/python tests/attack/soak.py --seconds $(SECONDS)
+
+# Coverage-guided fuzzing of a reader, for SECONDS: KIND=model, checkpoint or table. Downloads atheris.
+KIND ?= model
+fuzz: .venv/fuzz
+	$(BIN)/python tests/attack/fuzz.py $(KIND) -max_total_time=$(SECONDS)
+
+.venv/fuzz: .venv/ready
+	$(BIN)/pip install --quiet atheris
+	touch .venv/fuzz
 
 docs: .venv/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build

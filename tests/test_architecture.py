@@ -45,7 +45,7 @@ OPEN = {
     ("decisions.thompson", "io"): "a sampler saves itself, and io knows every class that a file may hold",
 }
 NOT_CORE = ("columns", "table", "botorch")
-MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 10_500, 350, 40
+MOST_CODE_LINES, MOST_LINES_OF_A_FILE, MOST_PUBLIC_NAMES = 10_650, 350, 40
 
 
 def is_in(module: str, package: str) -> bool:

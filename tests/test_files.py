@@ -220,6 +220,16 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_nothing_else(t
     assert sorted(os.listdir(tmp_path)) == ["model", "model.csv", "other.0.writing"]
 
 
+def test_a_checkpoint_that_is_deleted_takes_along_what_a_killed_process_left(tmp_path):
+    # The next run may end without writing: the killed one was at its last step.
+    for name in ("state", "other"):
+        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / name)])
+    assert len(os.listdir(tmp_path)) == 2
+    Checkpoint(tmp_path / "state", 0).delete()
+    (left,) = os.listdir(tmp_path)
+    assert left.startswith("other.")
+
+
 WRITER = """
 import sys, time, numpy as np
 from dualgp._npz import write

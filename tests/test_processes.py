@@ -9,6 +9,8 @@ import time
 import numpy as np
 import pytest
 
+import dualgp as dg
+
 FORKED = """
 import os, sys, numpy as np, dualgp as dg
 x = np.random.default_rng(0).normal(size=(300, 2))
@@ -94,3 +96,25 @@ def test_ctrl_c_in_python_ends_a_fit_with_the_best_so_far_or_the_interrupt(secon
     assert said in ("KeyboardInterrupt", "best so far True", "finished True")
     # Where the signal arrives inside an import, the interpreter ends as one that was interrupted, whoever caught it.
     assert process.returncode in (0, -signal.SIGINT)
+
+
+@pytest.mark.parametrize("seconds", np.random.default_rng(1).uniform(0.5, 10.0, 3).round(2))
+def test_ctrl_c_at_the_command_line_leaves_a_model_that_works_or_says_that_it_was_interrupted(seconds, tmp_path):
+    pytest.importorskip("pyarrow", reason="tables need pyarrow")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6000, 4))
+    table, model = tmp_path / "t.csv", tmp_path / "m.dgp"
+    np.savetxt(table, np.c_[x, np.sin(x[:, 0]) + 0.1 * x[:, 1]], delimiter=",", header="a,b,c,d,y", comments="")
+    command = ["fit", str(table), "--target", "y", "--samples", "4", "--quiet", "-o", str(model)]
+    process = subprocess.Popen([sys.executable, "-m", "dualgp", *command], stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=120)[1]
+    finally:
+        process.kill()
+    if model.exists():
+        assert process.returncode in (0, 130) and dg.load(model).predict({name: [0.0] for name in "abcd"})["std"] > 0
+    else:  # before the program is there, Python ends it; inside an import, as the interpreter ends
+        assert process.returncode in (130, 1, -signal.SIGINT) and ("Interrupted." in errors or "Error" not in errors)
+    assert not list(tmp_path.glob("*.writing"))

@@ -28,11 +28,15 @@ def refuse_other_kinds(value: Any, name: str) -> None:
         raise TypeError(
             f"{name} holds text in column {name_of_text!r}. Encode it as numbers first; the command `dualgp fit` does."
         )
+    if hasattr(value, "nnz") and hasattr(value, "toarray"):
+        raise TypeError(f"{name} is sparse, and all of it is used. Pass a dense array: {name}.toarray().")
 
 
 def _text_column(frame: Any) -> Any:
-    """The name of the first column of a data frame whose first value is text."""
+    """The name of a data frame's first column whose first value is text, or of a series of text."""
     names = getattr(frame, "columns", None)
+    if names is None and hasattr(frame, "iloc") and len(frame) and _is_text(frame):
+        return str(frame.name)
     if names is None or not len(frame):
         return None
     return next((name for name in names if _is_text(frame[name])), None)
@@ -103,6 +107,17 @@ def check_size(array: np.ndarray | jax.Array, name: str) -> None:
         raise ValueError(
             f"{name} has values as large as {place} = {array[where]:.3g}: too large to be squared. Rescale, or drop "
             "such rows."
+        )
+
+
+def check_spread(y: np.ndarray) -> None:
+    """Refuse targets, (n,) or (n, k), that vary, but too little to be squared."""
+    spread = np.ptp(y, axis=0) if len(y) else np.zeros(1)
+    few = (spread > 0) & (spread < SMALLEST_DEVIATION)
+    if few.any():
+        raise ValueError(
+            f"y varies by {np.min(spread, where=few, initial=np.inf):.3g} only: too little to be squared. Choose a "
+            "smaller unit."
         )
 
 
@@ -198,7 +213,7 @@ def check_positive(value: Any, name: str, advice: str = "") -> None:
     """Refuse values that are not finite and positive. Infinite lengthscales are allowed by their own check."""
     if is_traced(value):
         return
-    array = np.asarray(value)
+    array = np.asarray(as_float_array(value, name))
     if array.size == 0 or not np.all(np.isfinite(array)) or not np.all(array > 0):
         raise ValueError(f"{name} must be positive and finite, got {_show(array)}.{' ' + advice if advice else ''}")
 
@@ -225,6 +240,27 @@ def check_number(value: Any, name: str) -> None:
     """Refuse a value that is not a number."""
     if not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number, got {value!r}.")
+
+
+def check_positive_number(value: Any, name: str, advice: str = "") -> None:
+    """Refuse all but one positive and finite number."""
+    check_number(value, name)
+    check_positive(value, name, advice)
+
+
+def check_share(value: Any, name: str, advice: str = "") -> None:
+    """Refuse all but a number that is at least 0 and below 1."""
+    check_number(value, name)
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}{advice}.")
+
+
+def check_memory(memory: Any) -> None:
+    """Refuse what is no number of bytes; None is a part of the machine's."""
+    if memory is not None:
+        check_number(memory, "memory")
+        if not memory >= 0:
+            raise ValueError(f"memory must be a number of bytes, got {memory!r}.")
 
 
 def check_count(value: Any, name: str, least: int = 0) -> int:

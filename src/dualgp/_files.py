@@ -30,6 +30,8 @@ _guard = threading.Lock()
 
 def check_file(path: str | os.PathLike) -> Path:
     """The path of an ordinary file, or of a new file in an existing folder; other paths are refused."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"A path must be text, such as 'model.dgp', got {path!r}.")
     if "\0" in os.fsdecode(path) or not os.fsdecode(path):
         raise ValueError(f"{os.fsdecode(path)!r} is not a file's name. Give it one, such as model.dgp.")
     path = Path(path)
@@ -65,6 +67,12 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def remove(path: str | os.PathLike) -> None:
+    """Remove a file, if it is there, and what killed writers of it left."""
+    Path(path).unlink(missing_ok=True)
+    _remove_litter(Path(path))
 
 
 def _begin(path: Path) -> tuple[BinaryIO, Path]:

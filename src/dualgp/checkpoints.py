@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +13,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from dualgp import __version__
-from dualgp._files import check_file, hold
+from dualgp._files import check_file, hold, remove
 from dualgp._npz import NotReadable, read, write
 from dualgp.operators.layout import agree, gather, place_like, writes
 
@@ -102,7 +101,7 @@ class Checkpoint:
 def delete(path: str | os.PathLike) -> None:
     """Remove a checkpoint that is no longer needed; the first process does it."""
     if writes():
-        Path(path).unlink(missing_ok=True)
+        remove(path)
 
 
 def _fits(array: np.ndarray | None, place: Any) -> bool:

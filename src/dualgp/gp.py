@@ -26,7 +26,7 @@ from dualgp.operators.noise import Noise, as_noise, check_noise
 from dualgp.posterior import Posterior
 from dualgp.posterior.prior import prior_paths
 from dualgp.solvers import Solver, as_solver
-from dualgp.solvers.base import Run
+from dualgp.solvers.base import Run, check_passes
 from dualgp.solvers.stopping import Deadline, as_deadline
 from dualgp.updates import Known, extend_near_field, fits_into_near_field, gather
 
@@ -277,6 +277,7 @@ def _as_run(
     checkpoint: str | os.PathLike | None = None,
     progress: bool = False,
 ) -> Run:
+    check_passes(max_passes)
     return Run(key, deadline=as_deadline(max_seconds), max_passes=max_passes, checkpoint=checkpoint, progress=progress)
 
 

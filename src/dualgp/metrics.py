@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dualgp._checks import as_float_array, check_finite, check_size
+from dualgp._checks import as_float_array, check_finite, check_number, check_size
 
 
 def rmse(y: Any, mean: Any) -> float:
@@ -37,6 +37,7 @@ def nll(y: Any, mean: Any, std: Any) -> float:
 
 def coverage(y: Any, mean: Any, std: Any, level: float = 0.95) -> float:
     """The share of observations inside the central interval of N(mean, std^2) with probability `level`."""
+    check_number(level, "level")
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level!r}.")
     y, mean, std = _triple(y, mean, std)
@@ -48,9 +49,10 @@ def crps(y: Any, mean: Any, std: Any) -> float:
     from scipy.special import ndtr  # imported here, because it would double the import time of the package
 
     y, mean, std = _triple(y, mean, std)
-    z = (y - mean) / std
-    density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
-    return float(np.mean(std * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))))
+    with np.errstate(over="ignore"):  # of a tiny std
+        z = (y - mean) / std
+        density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+    return float(np.mean((y - mean) * (2.0 * ndtr(z) - 1.0) + std * (2.0 * density - 1.0 / np.sqrt(np.pi))))
 
 
 def _pair(y: Any, mean: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -68,6 +70,7 @@ def _triple(y: Any, mean: Any, std: Any) -> tuple[np.ndarray, np.ndarray, np.nda
     std = np.asarray(as_float_array(std, "std"), np.float64)
     if std.shape not in ((), y.shape):
         raise ValueError(f"std must be one number or have the shape of y, {y.shape}; got shape {std.shape}.")
+    check_finite(std, "std")
     std = np.broadcast_to(std, y.shape)
     if not np.all(std > 0):
         raise ValueError("std must be positive everywhere. Include the observation noise: post.std(x, noise=True).")

@@ -18,15 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import flips
-import inputs
-import kills
 import numpy as np
-import promises
-import writers
 
 import dualgp as dg
-import tables
+from dualgp.decisions.thompson import ThompsonState
+
+sys.path[0] = str(Path(__file__).parents[1])
+from attack import arrays, estimators, flips, inputs, kills, promises, tables, writers  # noqa: E402
 
 MOST_MEMORY = 3 << 30  # bytes, of a process that reads files of less than a megabyte
 AT_ONCE = 2
@@ -41,26 +39,38 @@ NAMES = {  # the longest first
 
 
 def predict(model: Any) -> np.ndarray:
-    x = inputs.X[:7]
+    x = arrays.X[:7]
+    if isinstance(model, ThompsonState):
+        return np.concatenate([np.ravel(part) for part in (model.bounds, model.x, model.y, model.pending, model.noise)])
     if hasattr(model, "encoding"):
         columns = {"a": x[:, 0], "b": x[:, 1], "c": ["up"] * 7}
         return np.stack(list(model.predict(columns).values()))
-    return np.stack(model.predict(x, return_std=True) if isinstance(model, dg.GPRegressor) else model.predict(x))
+    if isinstance(model, dg.GPRegressor):
+        asked = x if model.encoding_ is None else estimators.frame()[:7]
+        return np.concatenate([model.predict(asked, quantiles=[0.1, 0.9]).ravel(), model.sample_y(asked).ravel()])
+    return np.stack(model.predict(x))
 
 
 def models() -> dict[str, Any]:
     """One of every kind that people keep in files."""
     from dualgp.table.model import fit_table
 
-    x, y = inputs.X, inputs.Y
+    x, y, regressor = arrays.X, arrays.Y, arrays.regressor
     columns = {"a": x[:, 0], "b": x[:, 1], "c": np.where(x[:, 2] > 0, "up", "down"), "y": y}
     rows = np.random.default_rng(1).normal(size=(600, 3))
     model = dg.GaussianProcess(dg.Matern32(0.8) + dg.RBF(2.0), 0.1)
-    settings = {"num_samples": 2, "num_features": 64, "key": inputs.KEY, "solver": dg.BlockDescent(block_size=100)}
+    settings = {"num_samples": 2, "num_features": 64, "key": arrays.KEY, "solver": dg.BlockDescent(block_size=100)}
+    campaign = dg.ThompsonSampler([(-9, 9)] * 3, key=arrays.KEY, model=dg.GaussianProcess(arrays.KERNEL, 0.1))
+    campaign.ask(2)
+    campaign.tell(x, y, noise=np.full(24, 0.1))
     return {
-        "regressor": inputs.regressor().fit(x, y),
+        "regressor": regressor().fit(x, y),
         "sampled": model.condition(rows, np.sin(rows[:, 0]), **settings),
         "table": fit_table(columns, "y", n_samples=2, learn=False, random_state=0),
+        "several outputs": regressor().fit(x, estimators.BOTH),
+        "noise that varies, of a frame": regressor(kernel=None, noise="input-dependent").fit(estimators.frame(), y),
+        "warped": regressor(target_transform="yeo-johnson").fit(x, y, sample_weight=np.abs(y) + 0.1),
+        "campaign": campaign.state,
     }
 
 
@@ -72,9 +82,9 @@ def files(folder: Path, share: float, seed: int) -> Counter:
         dg.save(model, path)
         good = predict(dg.load(path))
         kinds: dict[str, tuple[Callable, int, bool]] = {
-            "flips": (flips.flips, 8000, False),
-            "damage": (flips.mutations, 2000, False),
-            "edits": (flips.edits, 2000, True),
+            "flips": (flips.flips, 3400, False),
+            "damage": (flips.mutations, 900, False),
+            "edits": (flips.edits, 900, True),
         }
         for make, number, may_differ in kinds.values():
             variants = make(path, int(share * number), seed)

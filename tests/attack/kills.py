@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 VICTIM = Path(__file__).with_name("victims.py")
-MOST_STARTS = 40
+KINDS = ("solve", "campaign", "fit")
 
 
 def run(kind: str, folder: Path, seconds: float | None = None) -> bool:
@@ -32,7 +32,7 @@ def attack(folder: Path, number: int = 30, kills_each: int = 5, seed: int = 0) -
     """Kills, and ends that differ from the undisturbed run or leave anything behind."""
     rng, counts = np.random.default_rng(seed), Counter(kills=0, unequal=0, litter=0)
     expected, seconds = {}, {}
-    for kind in ("solve", "campaign"):
+    for kind in KINDS:
         place = folder / f"{kind}-undisturbed"
         place.mkdir()
         began = time.monotonic()
@@ -40,7 +40,7 @@ def attack(folder: Path, number: int = 30, kills_each: int = 5, seed: int = 0) -
         seconds[kind] = time.monotonic() - began
         expected[kind] = dict(np.load(place / "result.npz"))
     while counts["kills"] < number:
-        kind = ("solve", "campaign")[counts["runs"] % 2]
+        kind = KINDS[counts["runs"] % len(KINDS)]
         place = folder / f"{kind}-{counts['runs']}"
         place.mkdir()
         counts["runs"] += 1
@@ -48,10 +48,12 @@ def attack(folder: Path, number: int = 30, kills_each: int = 5, seed: int = 0) -
             if run(kind, place, float(rng.uniform(0.3, 1.0)) * seconds[kind]):
                 break
             counts["kills"] += 1
-        if not (place / "result.npz").exists():
+        else:
             run(kind, place)
         found = dict(np.load(place / "result.npz"))
         counts["unequal"] += not all(np.array_equal(found[name], value) for name, value in expected[kind].items())
         left = {path.name for path in place.iterdir()} - {"result.npz", *(["state"] if kind == "campaign" else [])}
         counts["litter"] += bool(left)
+        if left:
+            print(f"  litter of {kind}: {', '.join(sorted(left))}", file=sys.stderr)
     return counts

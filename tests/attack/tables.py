@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -10,12 +11,9 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
+from attack.arrays import X, Y
+from attack.inputs import BAD, LIMIT, Hang, time_limit
 from dualgp.table.cli import main
-
-try:
-    from attack.inputs import BAD, LIMIT, Hang, X, Y, time_limit
-except ImportError:
-    from inputs import BAD, LIMIT, Hang, X, Y, time_limit
 
 ROWS = [[f"{a:.3f}", f"{b:.3f}", "green" if c > 0 else "blue", f"{y:.3f}"] for (a, b, c), y in zip(X, Y, strict=True)]
 NAMES = ["a", "b", "colour", "y"]
@@ -110,21 +108,78 @@ OPTIONS = [
 ]
 
 
+USES = [
+    [command, option, value]
+    for command, option in (("predict", "--quantiles"), ("predict", "--keep"), ("sample", "-n"), ("sample", "--seed"))
+    for value in (
+        "nan",
+        "inf",
+        "-1",
+        "0",
+        "1",
+        "0.5,",
+        "1e-300",
+        "100000000",
+        "9" * 30,
+        "",
+        "a",
+        "mean",
+        "a\0",
+        "colour",
+    )
+]
+MODES = (
+    ["--robust"],
+    ["--noise", "input-dependent"],
+    ["--weights", "a"],
+    ["--target", "a"],
+    ["--transform", "log"],
+    ["--transform", "yeo-johnson", "--missing", "drop"],
+    ["--hold-out", "0.3", "--verbose"],
+)
+
+
+def damaged_tables(folder: Path, number: int = 40) -> Iterator[Path]:
+    """Tables of other kinds with one bit flipped, or cut."""
+    import pyarrow
+    from pyarrow import parquet
+
+    rng, columns = np.random.default_rng(0), dict(zip(NAMES, zip(*ROWS, strict=True), strict=True))
+    table = {name: list(column) if name == "colour" else np.array(column, float) for name, column in columns.items()}
+    parquet.write_table(pyarrow.table(table), folder / "good.parquet")
+    np.save(folder / "good.npy", np.column_stack([X, Y]))
+    (folder / "good.csv.gz").write_bytes(gzip.compress(text(NAMES, ROWS)))
+    for name in ("good.parquet", "good.npy", "good.csv.gz"):
+        good, damaged = (folder / name).read_bytes(), folder / name.replace("good", "damaged")
+        for i in range(number):
+            place = int(rng.integers(min(len(good), 130) if damaged.suffix == ".npy" else len(good)))
+            bit = bytes([good[place] ^ (1 << int(rng.integers(8)))])
+            damaged.write_bytes(good[:place] + bit + good[place + 1 :] if i % 4 else good[:place])
+            yield damaged
+
+
 def runs(folder: Path) -> Iterator[tuple[str, list[str], Path]]:
     """Every run of the command line: its name, arguments, and the file that it writes."""
     good, model, new, output = (folder / name for name in ("good.csv", "model.dgp", "new.csv", "out.csv"))
     good.write_bytes(text(NAMES, ROWS))
     fit = ["fit", "--target", "y", "--quiet", "--samples", "4", "--max-seconds", "5"]
     CliRunner().invoke(main, [*fit, str(good), "-o", str(model)], catch_exceptions=False)
-    for name, content in odd_tables():
+    for i, (name, content) in enumerate(odd_tables()):
         new.write_bytes(content)
         for command in ("predict", "sample", "evaluate"):
             more = ["-n", "3"] if command == "sample" else []
             out = [] if command == "evaluate" else ["-o", str(output)]
             yield f"{command}: {name}", [command, str(model), str(new), *more, *out], output
         yield f"fit: {name}", [*fit, str(new), "-o", str(folder / "odd.dgp")], folder / "odd.dgp"
+        mode = MODES[i % len(MODES)]
+        yield f"fit {mode}: {name}", [*fit, str(new), "-o", str(folder / "odd.dgp"), *mode], folder / "odd.dgp"
     for option in OPTIONS:
         yield f"fit {option}", [*fit, str(good), "-o", str(folder / "odd.dgp"), *option], folder / "odd.dgp"
+    for command, *option in USES:
+        yield f"{command} {option}", [command, str(model), str(good), "-o", str(output), *option], output
+    for i, damaged in enumerate(damaged_tables(folder)):
+        what = [str(model), str(damaged), "-o", str(output)]
+        yield f"damaged {i} {damaged.name}", ["predict", *what], output
     for place in ("", ".", "folder/x.csv", "a\0.csv", "/dev/null/x.csv", "x.doc", str(good), str(model), "x" * 300):
         for command in ("predict", "sample", "report", "fit"):
             inputs = {"report": [str(model)], "fit": [str(good), "--target", "y"]}.get(command, [str(model), str(good)])
@@ -133,7 +188,8 @@ def runs(folder: Path) -> Iterator[tuple[str, list[str], Path]]:
 
 def judge(arguments: list[str], output: Path) -> tuple[str, str]:
     """What a run becomes, and what it said."""
-    output.unlink(missing_ok=True)
+    for left in (output, *output.parent.glob(f"{output.name}.partial*")):  # of an unfinished fit, which stops the next
+        left.unlink(missing_ok=True)
     try:
         with time_limit(LIMIT):
             done = CliRunner().invoke(main, arguments)

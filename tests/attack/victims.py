@@ -1,4 +1,4 @@
-"""Work that is killed and goes on: python victims.py solve|campaign folder. The result is folder/result.npz."""
+"""Work that is killed and goes on: python victims.py solve|campaign|fit folder. The result is folder/result.npz."""
 
 import sys
 from pathlib import Path
@@ -29,6 +29,20 @@ def campaign(folder: Path) -> dict[str, np.ndarray]:
     return {"x": sampler.state.x, "y": sampler.state.y}
 
 
+def fit(folder: Path) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 2))
+    y = np.sin(3.0 * x[:, 0]) + np.cos(x[:, 1]) + 0.1 * rng.normal(size=600)
+    fitted = dg.GPRegressor(n_samples=2, checkpoint=folder / "state").fit(x, y)
+    mean, std = fitted.predict(x[:50], return_std=True)
+    return {
+        "mean": mean,
+        "std": std,
+        "noise": np.asarray(fitted.noise_),
+        "functions": fitted.sample_functions()(x[:50]),
+    }
+
+
 if __name__ == "__main__":
-    work, place = {"solve": solve, "campaign": campaign}[sys.argv[1]], Path(sys.argv[2])
+    work, place = {"solve": solve, "campaign": campaign, "fit": fit}[sys.argv[1]], Path(sys.argv[2])
     np.savez(place / "result.npz", **work(place))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualgp._checks import LARGEST
+from dualgp._checks import LARGEST, as_float_array
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,27 +35,45 @@ def read_table(path: str | os.PathLike, text: Sequence[str] = ()) -> pyarrow.Tab
     The columns of a two-dimensional .npy file are called "0", "1", ... `text`: columns that are text whatever is in
     them; another file may have numbers there only, and 01 is not 1.
     """
-    require_pyarrow()
-    import pyarrow.parquet
+    pyarrow = require_pyarrow()
 
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
     if path.suffix in (".parquet", ".pq"):
-        try:
+        import pyarrow.parquet
+
+        with reading_parquet(path):
             table = pyarrow.parquet.read_table(path)
-        except pyarrow.ArrowInvalid as error:
-            raise ValueError(f"{path} is not a Parquet file, or is damaged ({error}).") from None
         return table.drop_columns([name for name in table.column_names if re.fullmatch(PANDAS_INDEX, name)])
     if path.suffix == ".npy":
-        try:
-            array = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError):
-            raise ValueError(f"{path} is not an array of numbers as np.save writes them.") from None
-        if array.ndim != 2:
-            raise ValueError(f"{path} must hold a two-dimensional array, a row for each point, got {array.shape}.")
-        return pyarrow.table({str(i): array[:, i] for i in range(array.shape[1])})
+        array = open_array(path)
+        return pyarrow.table({str(i): as_float_array(array[:, i], str(path)) for i in range(array.shape[1])})
     return _read_text(path, text)
+
+
+@contextmanager
+def reading_parquet(path: Path) -> Iterator[None]:
+    """Around what a damaged Parquet file makes pyarrow raise: a sentence."""
+    pyarrow = require_pyarrow()
+    try:
+        yield
+    except (OSError, pyarrow.ArrowException) as error:
+        raise ValueError(f"{path} is not a Parquet file, or is damaged ({' '.join(str(error).split())}).") from None
+
+
+def open_array(path: Path) -> np.ndarray:
+    """The two-dimensional array of numbers in a .npy file, as a memory map: its size is compared with the file's."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # what a damaged header makes its parser raise has no end
+        raise ValueError(f"{path} is not an array of numbers as np.save writes them ({error}).") from None
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{path} must hold a two-dimensional array of numbers, a row for each point, got {array.dtype}"
+            f"{array.shape}."
+        )
+    return array
 
 
 def as_table(source: Any, text: Sequence[str] = ()) -> pyarrow.Table:
@@ -62,9 +81,16 @@ def as_table(source: Any, text: Sequence[str] = ()) -> pyarrow.Table:
     pyarrow = require_pyarrow()
     if isinstance(source, (str, os.PathLike)):
         return read_table(source, text)
-    if type(source).__module__.startswith("pandas"):
-        return pyarrow.Table.from_pandas(source, preserve_index=False)  # row numbers are not data
-    return _without_views(source if isinstance(source, pyarrow.Table) else pyarrow.table(source))
+    try:
+        if type(source).__module__.startswith("pandas"):
+            return pyarrow.Table.from_pandas(source, preserve_index=False)  # row numbers are not data
+        return _without_views(source if isinstance(source, pyarrow.Table) else pyarrow.table(source))
+    except (ValueError, TypeError, OverflowError, AttributeError, pyarrow.ArrowException) as error:
+        why = " ".join(map(str, error.args))
+        raise ValueError(
+            f"The {type(source).__name__} is no table ({why}). Pass a data frame whose columns hold one kind of value "
+            "each: numbers, text or times."
+        ) from None
 
 
 def _without_views(table: pyarrow.Table) -> pyarrow.Table:

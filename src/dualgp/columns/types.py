@@ -132,12 +132,23 @@ class Coded(Column):
     categories: tuple[str, ...] = ()
 
     def unseen(self, values: pyarrow.ChunkedArray) -> str:
-        new = as_codes(values, self.categories)[1]
+        new = self._codes(values)[1]
         if not new:
             return ""
         return f"Column {self.name!r} has values unknown to the model, such as {new[0]!r}: {self._treated}"
 
     _treated = ""
+
+    def _codes(self, values: pyarrow.ChunkedArray) -> tuple[np.ndarray, list[str]]:
+        """The index of each value in `categories`, and the values that are not there."""
+        from pyarrow import ArrowException
+
+        try:
+            return as_codes(values, self.categories)
+        except ArrowException as error:
+            raise ValueError(
+                f"Column {self.name!r} held text in the fitted table, and {values.type} here ({error})."
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -154,7 +165,7 @@ class Category(Coded):
         return "treated as " + ("halfway between the two." if len(self.categories) == 2 else "far from all known ones.")
 
     def encode(self, values: pyarrow.ChunkedArray) -> Float[np.ndarray, "n inputs"]:
-        codes, num = as_codes(values, self.categories)[0], len(self.categories)
+        codes, num = self._codes(values)[0], len(self.categories)
         if num == 2:
             return np.array([0.0, 1.0, 0.5])[codes][:, None]
         return simplex(num)[codes]
@@ -181,7 +192,7 @@ class Rank(Coded):
         return {name: (name,) for name in names}
 
     def encode(self, values: pyarrow.ChunkedArray) -> Float[np.ndarray, "n inputs"]:
-        codes = as_codes(values, self.categories)[0]
+        codes = self._codes(values)[0]
         missing = codes == len(self.categories)
         ranks = np.where(missing, self.median, codes)
         return np.column_stack([ranks, missing] if self.flagged else [ranks])
@@ -219,7 +230,7 @@ class Levels(Coded):
     def encode(self, values: pyarrow.ChunkedArray) -> Float[np.ndarray, "n inputs"]:
         if self.effects is None or self.doubts is None:
             raise ValueError(f"Column {self.name!r} has effects after a fit only.")
-        codes = as_codes(values, self.categories)[0]
+        codes = self._codes(values)[0]
         points = simplex(len(self.categories))[codes] * self.apart if self.is_frequent else np.empty((len(codes), 0))
         return np.column_stack([self.effects[codes], self.doubts[codes], points])
 

@@ -20,7 +20,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dualgp._arrays import compiled, in_wide
-from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points, check_positive
+from dualgp._checks import (
+    as_float_array,
+    check_count,
+    check_finite,
+    check_key,
+    check_number,
+    check_points,
+    check_positive_number,
+)
 from dualgp._random import generator
 from dualgp._types import AnyArray, RandomKey
 from dualgp.kernels import Kernel
@@ -56,10 +64,18 @@ class Search:
         for name in ("num_rounds", "num_candidates", "num_starts"):
             check_count(getattr(self, name), name, 1)
         check_count(self.num_steps, "num_steps")
-        check_positive(self.step_size, "step_size")
+        check_positive_number(self.step_size, "step_size")
         for name in ("uniform", "adaptive"):
+            check_number(getattr(self, name), name)
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a share between 0 and 1, got {getattr(self, name)!r}.")
+
+
+def as_search(search: Search | None) -> Search:
+    """The settings of a search; None is the default."""
+    if not isinstance(search, Search | None):
+        raise TypeError(f"search must be a Search(), or None for the default, got {search!r}.")
+    return search or Search()
 
 
 class Maxima(NamedTuple):
@@ -117,7 +133,7 @@ def climb_all(
         raise ValueError("These functions have several outputs. Choose one: post.output(0).samples.")
     if not isinstance(paths.update.layout, Local):
         raise ValueError("These functions are sharded over devices. Maximise post.gathered().samples instead.")
-    search, report = search or Search(), progress or (lambda words: None)
+    search, report = as_search(search), progress or (lambda words: None)
     box = check_bounds(bounds, paths.update.x.shape[1])
     rng = generator(check_key(key, "Maximising"))
     paths = _padded(paths)
@@ -173,8 +189,10 @@ def _good_points(
 ) -> Good | None:
     """Probabilities that grow from zero at the worst point in proportion to how much better a point is."""
     if near is not None:
-        x, score = (np.asarray(array, np.float64) for array in near)
-        x = np.asarray(check_points(x, "near", len(box)), np.float64)
+        x = np.asarray(check_points(near[0], "near", len(box)), np.float64)
+        score = np.asarray(as_float_array(near[1], "near"), np.float64)
+        if score.shape != x.shape[:1]:
+            raise ValueError(f"near must be points and a number for each, got shapes {x.shape} and {score.shape}.")
     else:
         x = np.asarray(paths.update.x, np.float64)
         x = x[rng.permutation(len(x))[:MOST_GOOD_POINTS]]

@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_points, check_size
+from dualgp._checks import as_float_array, check_count, check_finite, check_key, check_number, check_points, check_size
 from dualgp._files import check_file, hold
 from dualgp._random import subkey, subkeys
 from dualgp._types import RandomKey
-from dualgp.decisions.maxima import Search, check_bounds, climb_all
+from dualgp.decisions.maxima import Search, as_search, check_bounds, climb_all
 from dualgp.decisions.points import distinct, spread_evenly, without
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import Matern52
@@ -34,7 +34,7 @@ from dualgp.learning import Exact, Neighbours, learn
 from dualgp.operators import policy
 from dualgp.operators.noise import check_noises
 from dualgp.posterior import Posterior
-from dualgp.solvers import Solver
+from dualgp.solvers import Solver, as_solver
 
 START_LENGTHSCALE = 0.5  # times the box and sqrt(d): the lengthscale from which learning starts without a model
 START_NOISE = 1e-2  # times the variance of y: the noise from which learning starts
@@ -114,11 +114,13 @@ class ThompsonSampler:
         d = len(box)
         if model is not None and not isinstance(model, GaussianProcess):
             raise TypeError(f"model must be a GaussianProcess(kernel, noise), got {type(model).__name__}.")
+        if relearn is not None:
+            check_number(relearn, "relearn")
         if relearn is not None and not relearn > 1:
             raise ValueError(f"relearn must be larger than 1, or None for never, got {relearn!r}.")
         if relearn is None and model is None:
             raise ValueError("Without a model there must be learning: pass model=, or leave relearn at its default.")
-        self.relearn, self.redraw, self.search, self.solver = relearn, redraw, search or Search(), solver
+        self.relearn, self.redraw, self.search, self.solver = relearn, redraw, as_search(search), as_solver(solver)
         self.num_initial = 2 * d if num_initial is None else check_count(num_initial, "num_initial", 1)
         self.path, self.progress = None if path is None else check_file(path), progress
         none = np.empty((0, d))

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from dualgp._arrays import bound_programs, in_wide
-from dualgp._checks import check_count, check_key, check_outputs, check_points
+from dualgp._checks import check_count, check_key, check_outputs, check_points, check_spread
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
 from dualgp.learning.candidates import default_model, with_rivals
@@ -20,7 +20,7 @@ from dualgp.learning.checkpoint import LearningFile
 from dualgp.learning.exact import Exact
 from dualgp.learning.full import LEARN_SHARE, FullData
 from dualgp.learning.method import Ending, Method, Outcome
-from dualgp.learning.priors import DEFAULT_PRIORS, Priors
+from dualgp.learning.priors import DEFAULT_PRIORS, Priors, check_prior
 from dualgp.learning.problem import LastSolve, Problem, Step, make_problem
 from dualgp.learning.robust import learn_robustly
 from dualgp.learning.rows import NoiseRole, Rows, as_rows, merge
@@ -173,8 +173,11 @@ def _check_data(model: Any, x: Any, y: Any, priors: Any) -> tuple[np.ndarray, np
     y = np.asarray(check_outputs(y, x.shape[0]))
     if len(y) == 0:
         raise ValueError(f"x has no rows (shape {x.shape}). Pass at least one data point.")
+    check_spread(y)
     if priors is not None and not isinstance(priors, Mapping):
         raise TypeError(f"priors must be a dict such as {{'noise': LogNormal(0.1, 1.0)}} or None, got {priors!r}.")
+    for name, belief in (priors or {}).items():
+        check_prior(belief, name)
     if priors is None and len(y) < LEAST_POINTS:
         raise ValueError(f"{len(y)} point(s) are too few to learn from without priors. Leave priors at its default.")
     model.kernel.coordinates(x[:1])  # one lengthscale for each column, or an error that says so

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dualgp._checks import check_count, check_positive
+from dualgp._checks import check_count, check_positive_number
 from dualgp._types import RandomKey
 from dualgp.learning.candidates import Choice
 from dualgp.learning.parameters import Vector
@@ -71,7 +71,7 @@ class Method(ABC):
             if setting.type in (int, "int"):
                 check_count(value, setting.name, 1)
             elif setting.type in (float, "float"):
-                check_positive(value, setting.name)
+                check_positive_number(value, setting.name)
 
     @abstractmethod
     def run(self, problem: "Problem", key: RandomKey) -> Outcome:

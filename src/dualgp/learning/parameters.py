@@ -4,7 +4,7 @@ Parameters are the array leaves of the model: the kernel's and the noise by thei
 mean in units of the standard deviation of y. A kernel needs no declaration beyond being a module with array leaves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -34,7 +34,9 @@ class Parameters(eqx.Module):
     def __init__(self, template: GaussianProcess, fixed: Sequence[str] = (), scale: float = 1.0) -> None:
         self.template, self.scale = template, np.asarray(scale, np.float64)
         names = entry_names(template)
-        fixed = (fixed,) if isinstance(fixed, str) else tuple(fixed)
+        fixed = (fixed,) if isinstance(fixed, str) or not isinstance(fixed, Iterable) else tuple(fixed)
+        if not all(isinstance(name, str) for name in fixed):
+            raise TypeError(f"fixed must be names of parameters, such as ['noise'], got {fixed!r}.")
         for name in fixed:
             if not any(_matches(entry, name) for entry in names):
                 known = ", ".join(dict.fromkeys(entry.split("[")[0] for entry in names))

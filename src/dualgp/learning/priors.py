@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from dualgp._checks import check_positive_number
 from dualgp.gp import GaussianProcess
 from dualgp.kernels.columns import View
 from dualgp.kernels.scaled import Scaled, root_sums
@@ -27,6 +28,14 @@ class LogNormal(NamedTuple):
     median: float
     spread: float
     root_d: bool = False
+
+
+def check_prior(belief: Any, name: str) -> None:
+    """Refuse what is no LogNormal of two positive numbers."""
+    if not isinstance(belief, LogNormal):
+        raise TypeError(f"The prior of {name!r} must be a LogNormal(median, spread), got {belief!r}.")
+    check_positive_number(belief.median, f"the median of the prior of {name!r}")
+    check_positive_number(belief.spread, f"the spread of the prior of {name!r}")
 
 
 Priors = Mapping[str, LogNormal] | None

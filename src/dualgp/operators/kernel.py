@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dualgp._arrays import compiled, in_wide, is_traced
-from dualgp._checks import check_finite
+from dualgp._checks import check_finite, check_memory
 from dualgp._types import AnyArray, Columns, Indices, Points, RandomKey
 from dualgp.kernels import Features, Kernel
 from dualgp.operators import policy
@@ -63,6 +63,7 @@ class KernelOperator(Operator):
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernel must be a dualgp kernel such as Matern32(), got {type(kernel).__name__}.")
+        check_memory(memory)
         given = np.dtype(getattr(x, "dtype", np.float64))
         x = kernel.points(x) if mesh is None or not hasattr(x, "shape") else x
         if dtype is None:  # counts that are kept as bytes have the precision that they were given in

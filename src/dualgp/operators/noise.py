@@ -70,7 +70,8 @@ def as_noise(noise: Any, n: int) -> Noise:
     """The noise of n rows from a `Noise`, a positive variance, or one for each row."""
     if isinstance(noise, Noise):
         return noise
-    return Noise(check_noises(noise, n) if np.ndim(noise) else check_noise(noise))
+    noise = as_float_array(noise, "noise")
+    return Noise(check_noises(noise, n) if noise.ndim else check_noise(noise))
 
 
 def check_noise(noise: Any) -> Any:

@@ -72,7 +72,10 @@ def choose_precision(x: AnyArray, n: int, dtype: Any = None) -> np.dtype:
     """The dtype of a solve with n rows, of which `x` has some. Warns if float32 loses the digits of a column of `x`."""
     if dtype is None:
         dtype = np.float64 if x.dtype == np.float64 and n <= DOUBLE_UP_TO else np.float32
-    dtype = np.dtype(dtype)
+    try:
+        dtype = np.dtype(dtype)
+    except TypeError:
+        raise TypeError(f"dtype must be float32 or float64, got {dtype!r}.") from None
     if dtype not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64, got {dtype}.")
     if dtype == np.float32 and x.dtype == np.float64 and len(x):

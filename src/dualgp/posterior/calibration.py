@@ -17,6 +17,8 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
+from dualgp._checks import as_float_array
+
 FEWEST_SCORES = 100  # with fewer, Q_z(0.05) would have an error of 0.2, and Gaussian quantiles are used
 NUM_QUANTILES = 201
 # Random rows that are scored: the coverage of a 90 % band is then known to half a per cent.
@@ -79,7 +81,7 @@ def calibrate(z: Float[np.ndarray, " n"]) -> Calibration:
 
 def probabilities(p: Any) -> Float[np.ndarray, " p"]:
     """Probabilities, strictly between 0 and 1, as an array; refuse other values."""
-    levels = np.atleast_1d(np.asarray(p, np.float64))
+    levels = np.atleast_1d(np.asarray(as_float_array(p, "quantiles"), np.float64))
     if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
         raise ValueError(f"quantiles must be probabilities between 0 and 1, such as [0.1, 0.5, 0.9], got {levels}.")
     return levels

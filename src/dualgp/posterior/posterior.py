@@ -242,7 +242,7 @@ class Posterior(Quantiles):
     def output(self, number: int) -> Posterior:
         """The posterior of one of several outputs. All outputs have the same deviations from their means."""
         k = self.num_outputs
-        if not 0 <= number < k:
+        if not isinstance(number, int | np.integer) or not 0 <= number < k:
             raise IndexError(f"There are {k} output(s), numbered from 0, got {number}.")
         with wide():
             chosen = [number, *range(k, self.weights.shape[1])]

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from sklearn.utils.validation import validate_data
 
 from dualgp._arrays import refuse_fork
-from dualgp._checks import SMALLEST_DEVIATION, check_size, refuse_other_kinds
+from dualgp._checks import check_size, check_spread, refuse_other_kinds
 from dualgp._random import subkey
 from dualgp._types import RandomKey
 from dualgp.gp import GaussianProcess
@@ -184,10 +184,8 @@ def sized_targets(y: np.ndarray, reset: bool) -> np.ndarray:
     targets = y.astype(np.float64)
     targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
     check_size(targets, "y")
-    spread = np.ptp(targets, axis=0)
-    if reset and np.any((spread > 0) & (spread < SMALLEST_DEVIATION)):
-        least = float(np.min(spread[spread > 0])) if spread.ndim else float(spread)
-        raise ValueError(f"y varies by {least:.3g} only: too little to be squared. Choose a smaller unit.")
+    if reset:
+        check_spread(targets)
     return targets
 
 

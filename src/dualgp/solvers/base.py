@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from dualgp._checks import check_number
+from dualgp._checks import check_number, check_positive_number, check_share
 from dualgp._types import AnyArray, Columns, RandomKey
 from dualgp.operators import Operator
 from dualgp.solvers.stopping import Deadline, Rules
@@ -213,10 +213,26 @@ class Prepared(eqx.Module):
 
 
 def check_tol(tol: float) -> None:
-    """Raise unless the tolerance is a valid relative residual."""
-    check_number(tol, "tol")
-    if not 0 <= tol < 1:
-        raise ValueError(f"tol must be at least 0 and below 1, got {tol!r}: it is relative to the norm of b.")
+    """Raise unless the tolerance is a share of the right-hand side's norm."""
+    check_share(tol, "tol", ": it is relative to the norm of b")
+
+
+def check_passes(max_passes: float | None) -> None:
+    """Raise unless it is a budget, or None."""
+    if max_passes is not None:
+        check_positive_number(max_passes, "max_passes", "Leave it out for no limit.")
+
+
+def check_momentum(momentum: float, averaging: Any, automatic: str | None) -> None:
+    """Raise unless these are shares; `averaging` may be what leaves it to the method."""
+    check_share(momentum, "momentum")
+    if averaging is None or isinstance(averaging, str):
+        is_share = averaging == automatic
+    else:
+        check_number(averaging, "averaging")
+        is_share = 0 < averaging <= 1
+    if not is_share:
+        raise ValueError(f"averaging must be in (0, 1] or {automatic!r}, got {averaging!r}.")
 
 
 def is_alike(first: Any, second: Any) -> bool:

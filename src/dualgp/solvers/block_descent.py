@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from dualgp._arrays import on_device
-from dualgp._checks import check_count
+from dualgp._checks import check_count, check_positive_number, check_share
 from dualgp._random import generator
 from dualgp._types import AnyArray, Columns, Indices, RandomKey
 from dualgp.operators import Operator
@@ -77,10 +77,8 @@ class BlockDescent(IterativeSolver):
     def __check_init__(self) -> None:
         if self.block_size != "auto":
             check_count(self.block_size, "block_size", 1)
-        if not 0 <= self.local < 1:
-            raise ValueError(f"local must be at least 0 and below 1, got {self.local!r}: it is a share of the block.")
-        if not self.max_passes > 0:
-            raise ValueError(f"max_passes must be positive, got {self.max_passes!r}.")
+        check_share(self.local, "local", ": it is a share of the block")
+        check_positive_number(self.max_passes, "max_passes")
         if self.block_dtype not in ("auto", "float32", "float64"):
             raise ValueError(f'block_dtype must be "auto", "float32" or "float64", got {self.block_dtype!r}.')
         check_tol(self.tol)

@@ -53,6 +53,8 @@ class CG(IterativeSolver):
     def __check_init__(self) -> None:
         check_count(self.max_iterations, "max_iterations", 1)
         check_tol(self.tol)
+        if not isinstance(self.preconditioner, PivotedCholesky | Preconditioner | None):
+            raise TypeError(f"preconditioner must be PivotedCholesky(), or None, got {self.preconditioner!r}.")
 
     def prepare(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[PreparedCG, float]:
         preconditioner, passes = self.preconditioner, 0.0

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from dualgp._checks import check_memory
 from dualgp._types import Columns
 from dualgp.operators import Operator
 from dualgp.operators.policy import FACTOR_SHARE, machine_memory
@@ -24,6 +25,9 @@ class Cholesky(Solver):
     """
 
     memory: int | None = None
+
+    def __check_init__(self) -> None:
+        check_memory(self.memory)
 
     def is_direct(self, n: int) -> bool:
         return True

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dualgp._checks import check_count
+from dualgp._checks import check_count, check_number
 from dualgp._types import Columns, RandomKey, Scalar
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
+from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_momentum, check_tol
 from dualgp.solvers.spectrum import Spectrum, estimate_spectrum
 
 SAFETY = 0.9  # times the largest stable step size: what "auto" uses
@@ -58,12 +58,13 @@ class SDD(IterativeSolver):
         check_count(self.num_steps, "num_steps", 1)
         if self.batch_size != "auto":
             check_count(self.batch_size, "batch_size", 1)
+        if not isinstance(self.step_size, str) and not (
+            hasattr(self.step_size, "dtype") and not np.ndim(self.step_size)
+        ):
+            check_number(self.step_size, "step_size")
         if not (self.step_size == "auto" if isinstance(self.step_size, str) else self.step_size > 0):
             raise ValueError(f"step_size must be positive or 'auto', got {self.step_size!r}.")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}.")
-        if not (self.averaging == "auto" if isinstance(self.averaging, str) else 0 < self.averaging <= 1):
-            raise ValueError(f"averaging must be in (0, 1] or 'auto', got {self.averaging!r}.")
+        check_momentum(self.momentum, self.averaging, "auto")
         check_tol(self.tol)
 
     def prepare(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[PreparedSDD, float]:

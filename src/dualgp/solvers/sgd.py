@@ -15,10 +15,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dualgp._checks import check_count, check_positive
+from dualgp._checks import check_count, check_positive_number
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import Operator
-from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_tol
+from dualgp.solvers.base import IterativeSolver, PerColumn, Prepared, check_momentum, check_tol
 from dualgp.solvers.stopping import Rules
 
 FEATURE_POOL = 20_000  # features, drawn once; each step uses a few of them at random
@@ -58,7 +58,8 @@ class SGD(IterativeSolver):
         for name in ("batch_size", "num_steps", "num_features"):
             check_count(getattr(self, name), name, 1)
         for name in ("step_size", "clip"):
-            check_positive(getattr(self, name), name)
+            check_positive_number(getattr(self, name), name)
+        check_momentum(self.momentum, self.averaging, None)
         check_tol(self.tol)
 
     def prepare(self, operator: Operator, b: Columns, key: RandomKey) -> tuple[PreparedSGD, float]:

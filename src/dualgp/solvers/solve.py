@@ -16,7 +16,7 @@ from dualgp._checks import as_float_array, check_finite, refuse_traced
 from dualgp._types import AnyArray, Columns, RandomKey
 from dualgp.operators import Operator
 from dualgp.solvers.auto import Auto
-from dualgp.solvers.base import Run, Solution, Solver
+from dualgp.solvers.base import Run, Solution, Solver, check_passes
 from dualgp.solvers.stopping import Deadline, as_deadline
 
 SMALLEST = 1e-300  # XLA flushes smaller numbers to zero
@@ -61,8 +61,7 @@ def solve(
 
 def solve_run(operator: Operator, b: Any, solver: Solver, run: Run) -> Solution:
     """`solve` with the settings of the run as one object."""
-    if run.max_passes is not None and not run.max_passes > 0:
-        raise ValueError(f"max_passes must be positive, got {run.max_passes!r}. Leave it out for no limit.")
+    check_passes(run.max_passes)
     columns = _as_columns(b, operator, "b")
     start, residual = (
         None if array is None else _as_columns(array, operator, "start") for array in (run.start, run.start_residual)
@@ -91,7 +90,7 @@ def as_solver(solver: Solver | str) -> Solver:
     """The solver itself, or the automatic choice for "auto"."""
     if isinstance(solver, Solver):
         return solver
-    if solver == "auto":
+    if isinstance(solver, str) and solver == "auto":
         return Auto()
     raise TypeError(f"solver must be 'auto' or a solver such as SDD(), got {solver!r}.")
 

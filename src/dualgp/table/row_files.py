@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dualgp.columns.tables import PANDAS_INDEX, as_numbers, is_text, require_pyarrow
+from dualgp.columns.tables import PANDAS_INDEX, as_numbers, is_text, open_array, reading_parquet, require_pyarrow
 
 
 class RowFile(ABC):
@@ -54,14 +54,7 @@ class NpyRows(RowFile):
 
     def __init__(self, path: str | os.PathLike) -> None:
         self.path = Path(path)
-        try:
-            self.array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except ValueError as error:
-            raise ValueError(f"{path} is not a .npy file of numbers ({error}).") from None
-        if self.array.ndim != 2 or self.array.dtype.kind not in "fiub":
-            raise ValueError(
-                f"{path} must hold a two-dimensional array of numbers, got {self.array.dtype}{self.array.shape}."
-            )
+        self.array = open_array(self.path)
         self.num_rows = self.array.shape[0]
         self.names = tuple(str(i) for i in range(self.array.shape[1]))
 
@@ -75,14 +68,11 @@ class ParquetRows(RowFile):
 
     def __init__(self, path: str | os.PathLike) -> None:
         require_pyarrow()
-        import pyarrow
         from pyarrow import parquet
 
         self.path = Path(path)
-        try:
+        with reading_parquet(self.path):
             self.file = parquet.ParquetFile(path)
-        except pyarrow.ArrowInvalid as error:
-            raise ValueError(f"{path} is not a Parquet file, or is damaged ({error}).") from None
         self.num_rows = self.file.metadata.num_rows
         schema = self.file.schema_arrow
         self.names = tuple(name for name in schema.names if not re.fullmatch(PANDAS_INDEX, name))
@@ -107,7 +97,8 @@ class ParquetRows(RowFile):
             start = int(self.ends[group - 1]) if group else 0
             if start >= rows.stop:
                 break
-            table = self.file.read_row_group(group, columns=list(columns))
+            with reading_parquet(self.path):
+                table = self.file.read_row_group(group, columns=list(columns))
             table = table.slice(max(0, rows.start - start), rows.stop - max(start, rows.start))
             parts.append(np.stack([as_numbers(table.column(name), name) for name in columns], axis=1))
         return np.concatenate(parts)

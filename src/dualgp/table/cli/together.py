@@ -36,6 +36,7 @@ def fit_together(
 def _fit_as_one_of_many(
     table: Path, target: str, output: Path, drop: tuple[str, ...], settings: dict[str, Any], quiet: bool
 ) -> int:
+    from dualgp.checkpoints import delete
     from dualgp.io import save
     from dualgp.operators.layout import writes
     from dualgp.table.fit_together import fit_share
@@ -48,7 +49,7 @@ def _fit_as_one_of_many(
         click.echo(report)
         say_written(output, began)
         if model.regressor.finished_:
-            partial.unlink(missing_ok=True)
+            delete(partial)
         else:
             go_on = "see above for a remedy" if code else "the same command goes on from here"
             click.echo(f"The fit is not finished. The model can be used; {go_on}.", err=True)
