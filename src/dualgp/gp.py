@@ -229,7 +229,7 @@ class GaussianProcess(eqx.Module):
     ) -> tuple[KernelOperator, Float[np.ndarray, "own k"], GivenRows | None]:
         """The operator, the targets of the rows of this process, and the rows before merging if some were merged."""
         given = None
-        if noise is not None and np.ndim(noise) == 0:  # for all rows, but not for new observations
+        if np.isscalar(noise) or getattr(noise, "ndim", 1) == 0:  # for all rows, but not for new observations
             noise = np.full(np.shape(x)[0], check_noise(noise))
         if mesh is None or jax.process_count() == 1:
             x = self.kernel.points(x)

@@ -49,7 +49,7 @@ def crps(y: Any, mean: Any, std: Any) -> float:
     from scipy.special import ndtr  # imported here, because it would double the import time of the package
 
     y, mean, std = _triple(y, mean, std)
-    with np.errstate(over="ignore"):  # of a tiny std
+    with np.errstate(over="ignore"):  # where std is tiny
         z = (y - mean) / std
         density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
     return float(np.mean((y - mean) * (2.0 * ndtr(z) - 1.0) + std * (2.0 * density - 1.0 / np.sqrt(np.pi))))

@@ -142,7 +142,7 @@ def test_too_large_fixed_steps_are_reported_with_a_remedy():
         ({"step_size": float("nan")}, "step_size must be positive"),
         ({"batch_size": 0}, "batch_size must be a whole number"),
         ({"num_steps": 0}, "num_steps must be a whole number"),
-        ({"momentum": 1.0}, "momentum must be in"),
+        ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
         ({"averaging": 0.0}, "averaging must be in"),
         ({"tol": -1.0}, "tol must be at least 0"),
     ],
