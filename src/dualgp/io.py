@@ -48,7 +48,7 @@ from dualgp.solvers.validation import Score
 FORMAT, VERSION = "dualgp", 4
 # Classes of the table application, an application of this module, and where they are: imported when a file has one.
 TABLE = {
-    **{name: "dualgp.columns.types" for name in ("Category", "Levels", "Number", "Rank", "Time")},
+    **{name: "dualgp.columns.types" for name in ("Category", "Code", "Levels", "Logarithm", "Number", "Rank", "Time")},
     "Encoding": "dualgp.columns.encoding",
     "SmilesEncoding": "dualgp.table.smiles",
     "TableModel": "dualgp.table.model",

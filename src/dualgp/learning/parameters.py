@@ -29,10 +29,10 @@ class Parameters(eqx.Module):
     values: Float[np.ndarray, " all"]
     free: np.ndarray  # indices into values
     is_mean: np.ndarray  # for each free number, whether it is the mean
-    scale: float  # the unit of the mean
+    scale: np.ndarray  # the unit of the mean: an array, so that data of another scale run the same compiled programs
 
     def __init__(self, template: GaussianProcess, fixed: Sequence[str] = (), scale: float = 1.0) -> None:
-        self.template, self.scale = template, scale
+        self.template, self.scale = template, np.asarray(scale, np.float64)
         names = entry_names(template)
         fixed = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         for name in fixed:
