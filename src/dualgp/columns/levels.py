@@ -24,8 +24,10 @@ RIDGE = 1e-3  # times the number of rows: the penalty on standardised base colum
 LEAST_BETWEEN = 1e-2  # share of the variance within values: effects are never shrunk to zero
 # Whole numbers are codes if there are so many different ones and so many rows of each, if what they do has this share
 # of the variance within them, and if neighbouring ones differ by this share of what any two do (0.44 to 1.2 of
-# communes, people and flights; 0.03 to 0.21 of years and ages).
-LEAST_CODES, LEAST_EACH, LEAST_SHARE, NO_ORDER = 20, 4, 0.02, 1 / 3
+# communes and people; 0.03 to 0.21 of years and ages).
+# With fewer rows of each (6 of every person in 3,488), effects that leave a row out say what it was: the band of 90 %
+# covered 84 %, and 92 % with the numbers alone.
+LEAST_CODES, LEAST_EACH, LEAST_SHARE, NO_ORDER = 20, 20, 0.02, 1 / 3
 
 
 class Effects(NamedTuple):
