@@ -13,7 +13,7 @@ import numpy as np
 
 from dualgp._checks import as_float_array, check_finite, check_positive
 from dualgp.columns.encoding import Encoding
-from dualgp.columns.types import CIRCLES, Column, Levels, Measured, Rank, Time
+from dualgp.columns.types import CIRCLES, Code, Column, Levels, Measured, Number, Rank, Time
 from dualgp.decisions.maxima import check_bounds
 from dualgp.decisions.thompson import ThompsonState
 from dualgp.gp import GaussianProcess
@@ -222,6 +222,9 @@ def _check_encoding(encoding: Any, d: int) -> None:
 def _check_column(column: Column) -> None:
     if isinstance(column, Measured) and not math.isfinite(column.fill or 0.0):
         raise ValueError("missing numbers would be replaced by something that is none")
+    scale = column.scale if isinstance(column, Number) else None
+    if scale is not None and not (math.isfinite(scale.shift) and 0 < scale.least < math.inf):
+        raise ValueError("a column's logarithms are none")
     if isinstance(column, Time) and not set(column.circles) <= set(CIRCLES):
         raise ValueError("a time goes round circles that are not known")
     if isinstance(column, Rank) and not 0 <= column.median <= len(column.categories) - 1:
@@ -234,6 +237,8 @@ def _check_column(column: Column) -> None:
         doubts: Any = column.doubts
         if not (np.min(doubts) >= 0 and 0 <= column.usual < math.inf and 0 <= column.apart < math.inf):
             raise ValueError("a column's doubts are none")
+    if isinstance(column, Code) and column.number is not None:
+        _check_column(column.number)
 
 
 def _check_state(state: ThompsonState) -> None:

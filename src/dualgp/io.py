@@ -48,7 +48,7 @@ from dualgp.solvers.validation import Score
 FORMAT, VERSION = "dualgp", 4
 # Classes of the table application and their modules. They are imported only for a file that has one.
 TABLE = {
-    **{name: "dualgp.columns.types" for name in ("Category", "Levels", "Number", "Rank", "Time")},
+    **{name: "dualgp.columns.types" for name in ("Category", "Code", "Levels", "Logarithm", "Number", "Rank", "Time")},
     "Encoding": "dualgp.columns.encoding",
     "SmilesEncoding": "dualgp.table.smiles",
     "TableModel": "dualgp.table.model",

@@ -314,13 +314,59 @@ def test_there_may_be_thousands_of_values():
     assert np.corrcoef(x[:, 0], encoding.y(table))[0, 1] > 0.7
 
 
-def test_frequent_values_are_points_of_their_own_in_the_same_group():
+def test_frequent_values_are_points_of_their_own_with_a_lengthscale_of_their_own():
     rng = np.random.default_rng(0)
     table = as_table({"c": rng.choice(list("abcdef"), 600), "a": rng.normal(size=600), "y": rng.normal(size=600)})
     encoding = make_encoding(table, "y")
-    assert encoding.widths == (2 + 6, 1)
+    assert encoding.widths == (2, 6, 1)
+    assert encoding.places["c"] == slice(0, 8)
     fitted, x = encoding.fit(table, encoding.y(table))
     np.testing.assert_array_equal(x, fitted.x(table))
+
+
+def _places(rng, follows_order):
+    """200 numbered places, what is known of each, and a target that depends on which it is."""
+    places, a = rng.integers(0, 200, 4000), rng.normal(size=4000)
+    level = np.sin(np.arange(200) / 30) if follows_order else rng.normal(size=200)
+    return places, as_table({"place": places, "a": a, "y": level[places] + a + 0.5 * rng.normal(size=4000)})
+
+
+def test_whole_numbers_whose_effects_do_not_follow_their_order_are_codes():
+    places, table = _places(np.random.default_rng(0), follows_order=False)
+    made = make_encoding(table, "y")
+    encoding, x = made.fit(table, made.y(table))
+    assert encoding.inputs == ("place (effect)", "place (doubt)", "place", "a")
+    assert encoding.widths == (2, 1, 1) and "'place' has numbers" in encoding.notes[-1]
+    np.testing.assert_array_equal(x[:, 2], places)
+    again = encoding.x(table)
+    np.testing.assert_array_equal(again[:, 2:], x[:, 2:])
+    assert np.corrcoef(again[:, 0], x[:, 0])[0, 1] > 0.95  # without the row itself
+    unknown = encoding.x(as_table({"place": [777], "a": [0.0]}))
+    np.testing.assert_array_equal(unknown[0, 1:], [encoding.columns[0].doubts[-1], 777.0, 0.0])
+    assert encoding.doubt(unknown)[0] > 0
+    assert "'777'" in encoding.unseen(as_table({"place": [777], "a": [0.0]}))[0]
+
+
+def test_whole_numbers_whose_effects_follow_their_order_are_numbers():
+    table = _places(np.random.default_rng(0), follows_order=True)[1]
+    made = make_encoding(table, "y")
+    encoding = made.fit(table, made.y(table))[0]
+    assert encoding.inputs == ("place", "a") and encoding.notes == made.notes
+
+
+@pytest.mark.parametrize("least", [0.0, 1.0])
+def test_skewed_numbers_become_logarithms(least):
+    values = np.round(np.random.default_rng(0).lognormal(3, 2, 1000)) + least
+    values[0] = least
+    table = as_table({"a": values, "b": np.random.default_rng(1).normal(size=1000), "y": values})
+    encoding = make_encoding(table, "y")
+    shift = 1.0 - least  # the smallest of them that is positive
+    np.testing.assert_allclose(encoding.x(table)[:, 0], np.log(values + shift))
+    assert encoding.notes == ("Column 'a' is skewed: its logarithm is used.",)
+    below = encoding.x(as_table({"a": [-5.0], "b": [0.0]}))
+    np.testing.assert_allclose(below[0, 0], np.log(least + shift))  # as the smallest
+    scale = encoding.columns[0].scale
+    np.testing.assert_allclose(scale.inverse(scale(values)), values, atol=1e-9)
 
 
 def test_ordered_categories_are_ranks():

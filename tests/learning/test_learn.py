@@ -149,6 +149,14 @@ def test_an_irrelevant_input_may_lose_its_lengthscale_to_infinity():
     assert float(dropped.noise) == pytest.approx(0.01, rel=0.4)
 
 
+def test_a_constant_input_has_no_scale_of_rounding_errors():
+    x = np.column_stack([np.linspace(0, 1, 326), np.full(326, -0.0312)])
+    assert np.std(x[:, 1]) > 0
+    model, rows = dg.GaussianProcess(dg.Matern32([1.0, 1.0]), noise=0.1), as_rows(x, x[:, 0], None, "added")
+    problem = make_problem(model, rows, DEFAULT_PRIORS)
+    assert np.all(problem.penalty.centre[problem.parameters.is_lengthscale] > -3.0)
+
+
 def test_fixed_parameters_stay_and_priors_pull():
     x, y = data(30)
     start = dg.GaussianProcess(dg.RBF(1.0, 1.0), noise=0.123, mean=0.5)

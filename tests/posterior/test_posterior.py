@@ -188,6 +188,17 @@ def test_leave_one_out_from_samples_is_near_the_exact_one():
         model.condition(x, y, num_samples=0, **settings).leave_one_out()
 
 
+@pytest.mark.parametrize("neighbours", [None, 0, 32])
+def test_some_rows_are_left_out_as_they_are_among_all(neighbours):
+    x, y = data(300)
+    settings = {} if neighbours is None else {"solver": dg.BlockDescent(tol=1e-3), "neighbours": neighbours}
+    model = dg.GaussianProcess(dg.Matern32(1.0), noise=0.1)
+    post = model.condition(x, y, key=jax.random.key(0), num_samples=8, **settings)
+    rows = np.array([3, 50, 299])
+    for some, every in zip(post.leave_one_out(groups=True, rows=rows), post.leave_one_out(groups=True), strict=True):
+        np.testing.assert_allclose(some, every[rows], rtol=1e-5, atol=1e-7)
+
+
 def test_rows_without_weights_are_left_out_as_what_they_are_new_observations():
     x, y = data(600)
     solver = dg.BlockDescent(block_size=60, tol=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from dualgp.columns.levels import fit_effects
+from dualgp.columns.levels import are_codes, fit_effects, residual
 from dualgp.columns.tables import (
     as_codes,
     as_numbers,
@@ -22,7 +23,7 @@ from dualgp.columns.tables import (
     ranks_of,
     targets_of,
 )
-from dualgp.columns.types import CIRCLES, Category, Column, Levels, Measured, Number, Rank, Time
+from dualgp.columns.types import CIRCLES, Category, Code, Coded, Column, Levels, Logarithm, Measured, Number, Rank, Time
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,6 +35,7 @@ FREQUENT, MOST_POINTS = 30, 64  # rows for each value, and values, with which va
 NUMBER_OR_DATE = re.compile(r"[-+]?\d[\d.,' ]*(e[-+]?\d+)? ?%?|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?", re.IGNORECASE)
 MOSTLY, SEVERAL = 0.9, 10  # share of the rows, and number of values, from which a column of text is taken for a mistake
 MOST_LEVELS = 0.9  # share of the rows: text with more different values says nothing about other rows
+SKEWED, FEWEST_SKEWED = 2.0, 10  # ratio of the upper to the lower half's width, and different numbers: logarithms
 LEAST_TURNS = {"time of day": 1.0, "weekday": 2.0, "season": 0.75}  # turns of each circle that the data must span
 
 Missing = Literal["fill", "drop", "error"]
@@ -81,27 +83,48 @@ class Encoding:
     @property
     def text(self) -> tuple[str, ...]:
         """The columns to read as text."""
-        return tuple(column.name for column in self.columns if isinstance(column, (Category, Rank, Levels)))
+        return tuple(
+            column.name for column in self.columns if isinstance(column, Coded) and not isinstance(column, Code)
+        )
 
     def fit(self, table: pyarrow.Table, y: Float[np.ndarray, " n"]) -> tuple[Encoding, Float[np.ndarray, "n d"]]:
         """The encoding with the effects of text with many values, and the inputs of the table that it is fitted to.
 
         The two differ: the effects that are inputs of a row are found without it.
         """
-        many = [column for column in self.columns if isinstance(column, Levels)]
-        others = replace(self, columns=tuple(column for column in self.columns if column not in many))
+        encoding = self._with_codes(table, y)
+        many = [column for column in encoding.columns if isinstance(column, Levels)]
+        others = replace(self, columns=tuple(column for column in self.columns if not isinstance(column, Levels)))
         x = others.x(table) if others.columns else np.empty((table.num_rows, 0))
         codes = [as_codes(column_of(table, column.name), column.categories)[0] for column in many]
         found = fit_effects(codes, [len(column.categories) for column in many], x, y) if many else []
-        columns, pieces = {column.name: column for column in self.columns}, {}
+        columns, pieces = {column.name: column for column in encoding.columns}, {}
         for column, code, effect in zip(many, codes, found, strict=True):
             columns[column.name] = fitted = column.fitted(effect, code)
             # With many rows, leaving one out does not change an effect.
-            own = fitted.encode(column_of(table, column.name)) if column.is_frequent else effect.rows
-            pieces[column.name] = own
-        pieces |= {name: x[:, place] for name, place in others.places.items()}
-        x = np.column_stack([pieces[column.name] for column in self.columns])
-        return replace(self, columns=tuple(columns.values())), x
+            pieces[column.name] = own = fitted.encode(column_of(table, column.name))
+            if not column.is_frequent:
+                own[:, :2] = effect.rows
+        pieces = {name: x[:, place] for name, place in others.places.items()} | pieces
+        x = np.column_stack([pieces[column.name] for column in encoding.columns])
+        return replace(encoding, columns=tuple(columns.values())), x
+
+    def _with_codes(self, table: pyarrow.Table, y: Float[np.ndarray, " n"]) -> Encoding:
+        """The same where whole numbers that do not follow their order are codes."""
+        numbers = [column for column in self.columns if isinstance(column, Number) and column.fill is None]
+        if not numbers:
+            return self
+        x = replace(self, columns=tuple(numbers)).x(table)
+        rest, found = residual(x, y), {}
+        for column in numbers:
+            values = column_of(table, column.name)
+            if are_codes(as_numbers(values, column.name), rest):
+                levels = levels_of(values)
+                found[column.name] = Code(column.name, levels, number=column)
+        said = "has numbers whose effects do not follow their order: what each of them does is an input, too."
+        notes = [f"Column {name!r} {said}" for name in found]
+        columns = tuple(found.get(column.name, column) for column in self.columns)
+        return replace(self, columns=columns, notes=(*self.notes, *notes))
 
     def x(self, table: pyarrow.Table) -> Float[np.ndarray, "n d"]:
         """The inputs of a table that has the same columns, in any order."""
@@ -212,10 +235,25 @@ def _choose(name: str, values: pyarrow.ChunkedArray, missing: Missing) -> Column
         )
     fill = float(np.median(some)) if absent.any() and missing == "fill" else None
     if not is_time(values.type):
-        return Number(name, fill)
+        return Number(name, fill, scale=_logarithm(some))
     is_clock = pyarrow.types.is_time(values.type)
     circles = () if pyarrow.types.is_duration(values.type) else tuple(_circles(some, is_clock))
     return Time(name, fill, has_trend=not is_clock or not circles, circles=circles)
+
+
+def _logarithm(numbers: np.ndarray) -> Logarithm | None:
+    """Logarithms of numbers that are so skewed that these are much less so: distances are then ratios."""
+    if numbers.min() < 0 or len(np.unique(numbers)) < FEWEST_SKEWED:
+        return None
+    shift = float(numbers[numbers > 0].min()) if numbers.min() == 0 else 0.0
+    is_skewed = (skew := _skew(numbers)) > SKEWED and abs(math.log(_skew(np.log(numbers + shift)))) < math.log(skew)
+    return Logarithm(shift, float(numbers.min()) + shift) if is_skewed else None
+
+
+def _skew(numbers: np.ndarray) -> float:
+    """How much farther above the median the upper 5 % begin than the lower 5 % end below it."""
+    low, middle, high = np.quantile(numbers, [0.05, 0.5, 0.95])
+    return float((high - middle) / (middle - low)) if low < middle < high else 1.0
 
 
 def _circles(days: np.ndarray, is_clock: bool) -> Iterator[str]:
@@ -283,4 +321,6 @@ def _describe(column: Column, values: pyarrow.ChunkedArray) -> str:
         details.append(
             f"has {missing:,} missing value(s): filled with the median {column.fill:.6g}, an input says where"
         )
+    if isinstance(column, Number) and column.scale is not None:
+        details.append("is skewed: its logarithm is used")
     return f"{name} {'; it '.join(details)}." if details else ""

@@ -22,6 +22,12 @@ SWEEPS = 5
 FOLDS, FOLDS_OF_MANY, MANY = 10, 5, 50_000  # a backfit of 300,000 rows takes half a second
 RIDGE = 1e-3  # times the number of rows: the penalty on standardised base columns
 LEAST_BETWEEN = 1e-2  # share of the variance within values: effects are never shrunk to zero
+# Whole numbers are codes if there are so many different ones and so many rows of each, if what they do has this share
+# of the variance within them, and if neighbouring ones differ by this share of what any two do (0.44 to 1.2 of
+# communes and people; 0.03 to 0.21 of years and ages).
+# With fewer rows of each (6 of every person in 3,488), effects that leave a row out say what it was: the band of 90 %
+# covered 84 %, and 92 % with the numbers alone.
+LEAST_CODES, LEAST_EACH, LEAST_SHARE, NO_ORDER = 20, 20, 0.02, 1 / 3
 
 
 class Effects(NamedTuple):
@@ -51,6 +57,35 @@ def fit_effects(
             row[own] = effect[:, code[own]].T
     whole = _backfit(codes, sizes, base, target)
     return [Effects(effect[0], effect[1], row) for effect, row in zip(whole, rows, strict=True)]
+
+
+def residual(base: Float[np.ndarray, "n p"], y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """What a ridge regression on `base` leaves of y."""
+    scale = base.std(axis=0)
+    base = (base - base.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    gram = base.T @ base + RIDGE * len(base) * np.eye(base.shape[1])
+    return y - y.mean() - base @ np.linalg.solve(gram, base.T @ (y - y.mean()))
+
+
+def are_codes(values: Float[np.ndarray, " n"], rest: Float[np.ndarray, " n"]) -> bool:
+    """Whether numbers stand for something, such as places: what they do to `rest` does not follow their order.
+
+    With the means m_i of n_i rows each, less what is scatter, (m_i+1 - m_i)^2 / 2 is compared with the variance of m_i.
+    """
+    if not np.array_equal(values, np.round(values)):
+        return False
+    numbers, codes, count = np.unique(values, return_inverse=True, return_counts=True)
+    n, num = len(values), len(numbers)
+    if num < LEAST_CODES or n < LEAST_EACH * num:
+        return False
+    means = np.bincount(codes, rest) / count
+    within = float(np.sum((rest - means[codes]) ** 2)) / (n - num)
+    between = (float(count @ means**2) - (num - 1) * within) / (n - float(count @ count) / n)
+    if between < LEAST_SHARE * within or within == 0:
+        return False
+    scatter = within / count[1:] + within / count[:-1]
+    differ = np.average(np.diff(means) ** 2 - scatter, weights=1.0 / (2.0 * between + scatter)) / 2.0
+    return bool(differ > NO_ORDER * between)
 
 
 def _backfit(

@@ -91,8 +91,26 @@ class Measured(Column):
 
 
 @dataclass(frozen=True)
+class Logarithm:
+    """log(x + shift), for skewed numbers; that of `least` where the sum is smaller."""
+
+    shift: float
+    least: float
+
+    def __call__(self, numbers: np.ndarray) -> np.ndarray:
+        """The logarithms of some numbers."""
+        return np.log(np.maximum(numbers + self.shift, self.least))
+
+    def inverse(self, logarithms: np.ndarray) -> np.ndarray:
+        """The numbers."""
+        return np.exp(logarithms) - self.shift
+
+
+@dataclass(frozen=True)
 class Number(Measured):
-    """Numbers as they are; truth values are 0 and 1, durations are days."""
+    """Numbers as they are, or their logarithms; truth values are 0 and 1, durations are days."""
+
+    scale: Logarithm | None = None
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
@@ -100,6 +118,7 @@ class Number(Measured):
 
     def encode(self, values: pyarrow.ChunkedArray) -> Float[np.ndarray, "n inputs"]:
         numbers, missing = self._numbers(values)
+        numbers = numbers if self.scale is None else self.scale(numbers)
         return np.column_stack([numbers, missing] if self._flag else [numbers])
 
 
@@ -218,8 +237,9 @@ class Levels(Coded):
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
-        points = [f"{self.name} = {value}" for value in self.categories] if self.is_frequent else []
-        return {self.name: tuple([f"{self.name} (effect)", f"{self.name} (doubt)", *points])}
+        effect = {self.name: (f"{self.name} (effect)", f"{self.name} (doubt)")}
+        points = tuple(f"{self.name} = {value}" for value in self.categories)
+        return effect | ({f"{self.name} (which)": points} if self.is_frequent else {})
 
     def fitted(self, found: Effects, codes: np.ndarray) -> Levels:
         """The column with effects that were found in rows with these codes."""
@@ -233,6 +253,23 @@ class Levels(Coded):
         codes = self._codes(values)[0]
         points = simplex(len(self.categories))[codes] * self.apart if self.is_frequent else np.empty((len(codes), 0))
         return np.column_stack([self.effects[codes], self.doubts[codes], points])
+
+
+@dataclass(frozen=True, eq=False)
+class Code(Levels):
+    """Whole numbers that stand for something else, such as places or people: each by what it does, and as a number.
+
+    `number`: how they are that; it fills missing ones.
+    """
+
+    number: Number | None = None
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        return super().groups | {f"{self.name} (number)": (self.name,)}
+
+    def encode(self, values: pyarrow.ChunkedArray) -> Float[np.ndarray, "n inputs"]:
+        return np.column_stack([super().encode(values), *([] if self.number is None else [self.number.encode(values)])])
 
 
 def simplex(num: int) -> Float[np.ndarray, "points num"]:

@@ -12,7 +12,6 @@ from dualgp._types import AnyArray
 from dualgp.gp import GaussianProcess
 from dualgp.kernels import RBF, Laplace, Matern12, Matern32, Matern52, RoughSmooth
 from dualgp.kernels.scaled import Scaled
-from dualgp.operators import policy
 
 if TYPE_CHECKING:
     from dualgp.learning.priors import Priors
@@ -27,10 +26,9 @@ STRETCH: dict[type[Scaled], float] = {
     RoughSmooth: 1.0,
     Laplace: 4.0,
 }
-FOR_MANY_ROWS = (
-    RoughSmooth,
-    Laplace,
-)  # tried on tables of 13,500 rows and more (benchmarks/candidates.py)
+# Worth their seconds on tables of 13,500 rows and more (benchmarks/candidates.py); on nine of 2,400 to 6,400 rows they
+# were never chosen (benchmarks/tables.py).
+FOR_MANY_ROWS, MANY_ROWS = (RoughSmooth, Laplace), 10_000
 
 MARGIN = 0.005  # nats a row: on precip 0.004 more for Matern-5/2 come with 2 % more error (benchmarks/near_far.py)
 
@@ -88,8 +86,8 @@ def with_rivals(problem: Problem, priors: Priors, fixed: Sequence[str]) -> Probl
             name=kind.__name__,
         )
 
-    is_small = problem.n <= policy.LEARN_EXACTLY_UP_TO
-    kinds = [kind for kind in STRETCH if kind is not type(own) and not (is_small and kind in FOR_MANY_ROWS)]
+    left_out = (type(own), *(FOR_MANY_ROWS if problem.n < MANY_ROWS else ()))
+    kinds = [kind for kind in STRETCH if kind not in left_out]
     rivals: Callable = lambda model: [rival(kind, model) for kind in kinds]  # noqa: E731
     return replace(problem, name=type(own).__name__, rivals=rivals)
 

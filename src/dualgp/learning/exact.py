@@ -11,7 +11,7 @@ from dualgp._types import RandomKey
 from dualgp.learning.candidates import pick
 from dualgp.learning.likelihood import as_group, likelihood_and_gradient
 from dualgp.learning.method import Method, Outcome, Stage
-from dualgp.learning.optimise import Search
+from dualgp.learning.optimise import Search, compile_together
 from dualgp.learning.problem import Problem
 
 SPREAD_OF_STARTS = 1.0  # in logarithms: most starts are within a factor of 3 of what the data's scale suggests
@@ -38,7 +38,9 @@ class Exact(Method):
                 search.problem = problem.part(0.5 * number / self.num_starts, 0.5 * (number + 1) / self.num_starts)
                 search.climb(np.clip(start, *problem.bounds.T), "exact")
             searches = {problem.name: search}
-            for rival in problem.rivals(problem.parameters.model(search.best)) if problem.rivals else ():
+            rivals = problem.rivals(problem.parameters.model(search.best)) if problem.rivals else []
+            compile_together(rivals, [(likelihood_and_gradient, pieces)])
+            for rival in rivals:
                 part = rival.part(0.35 + 0.15 * len(searches), 0.5 + 0.15 * len(searches))
                 other = searches[rival.name] = Search(part, likelihood_and_gradient, pieces, rival.parameters.start)
                 other.climb(other.best, "exact")

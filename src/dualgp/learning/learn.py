@@ -32,7 +32,7 @@ from dualgp.solvers import Result, Solver, as_solver
 from dualgp.solvers.stopping import Deadline, as_deadline
 
 # Beyond, gradients from all rows take longer than all other stages and change the RMSE by less than 0.2 %
-# (docs/project/lab_notes.md).
+# (docs/project/lab_notes.md); up to SOLVE_EXACTLY_UP_TO no step of five tables was worth taking (benchmarks/tables.py).
 ALL_ROWS_UP_TO = 20_000
 WORTH_A_STEP = 5e-3  # nats a row
 COMPARE_FROM = 100  # points: fewer say little about which kernel is best
@@ -93,9 +93,9 @@ def learn(
     - `x` (n, d), `y` (n,): the data. With (n, k) targets one kernel and one noise are learned from k outputs together,
       and a mean for each: bring outputs to one scale first.
     - `model`: where to start from; its kernel stays. None compares kernels (`choose_kernel`).
-    - `method`: "auto" is `Exact()` up to 1,500 points and `Neighbours()` beyond. Up to 20,000 points `FullData()`
-      climbs the likelihood of all rows from there, as long as a step promises 0.005 nats a row. All of them may be
-      given, and `Subset()`.
+    - `method`: "auto" is `Exact()` up to 1,500 points and `Neighbours()` beyond. Between 4,096 and 20,000 points
+      `FullData()` climbs the likelihood of all rows from there, as long as a step promises 0.005 nats a row. All of
+      them may be given, and `Subset()`.
     - `priors`: by the name of a parameter, relative to the scale of the data; None for the plain likelihood.
     - `fixed`: names of parameters to leave alone, such as "noise", "mean", "lengthscale" or "kernel.left.variance".
       Infinite lengthscales stay infinite.
@@ -207,12 +207,14 @@ def _as_method(method: Method | str, n: int) -> Method:
 def _default(n: int) -> Method:
     if n <= policy.LEARN_EXACTLY_UP_TO:
         return Exact()
-    return FullData(gain=WORTH_A_STEP) if n <= ALL_ROWS_UP_TO else Neighbours()
+    has_more_to_say = policy.SOLVE_EXACTLY_UP_TO < n <= ALL_ROWS_UP_TO
+    return FullData(gain=WORTH_A_STEP) if has_more_to_say else Neighbours()
 
 
 def time_to_learn(deadline: Deadline, n: int) -> Deadline:
     """The deadline of learning with "auto", within a limit that includes the solve for the posterior."""
-    return deadline.share(LEARN_SHARE) if n > ALL_ROWS_UP_TO else deadline  # up to there, learning ends with a solve
+    ends_with_solve = isinstance(_default(n), Exact | FullData)  # or with one that takes no time
+    return deadline if ends_with_solve else deadline.share(LEARN_SHARE)
 
 
 def _set_mean(model: GaussianProcess, rows: Rows) -> Learned:

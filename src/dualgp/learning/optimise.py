@@ -2,7 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
 
+from dualgp._threads import num_cores
 from dualgp.learning.likelihood import NotDefinite
 from dualgp.learning.parameters import Parameters, Vector
 from dualgp.learning.problem import Problem
@@ -77,6 +80,19 @@ class Search:
         options = {"maxiter": max_steps, **TOLERANCES}
         loss = lambda vector: tuple(-part for part in self.evaluate(vector))  # noqa: E731
         minimize(loss, start, jac=True, method="L-BFGS-B", bounds=self.problem.bounds, callback=note, options=options)
+
+
+def compile_together(problems: Iterable[Problem], terms: Iterable[tuple[Callable, Sequence[Any]]]) -> None:
+    """Compile every term with every problem's kernel, side by side where there are cores: 1.6 s of one for a kernel."""
+
+    def compile_one(call: tuple[Problem, tuple[Callable, Sequence[Any]]]) -> None:
+        problem, (term, pieces) = call
+        with suppress(NotDefinite):
+            term(problem.parameters, problem.parameters.start, pieces[0])
+
+    if num_cores() > 1:
+        with ThreadPoolExecutor(num_cores()) as pool:
+            list(pool.map(compile_one, itertools.product(problems, [call for call in terms if call[1]])))
 
 
 class QuasiNewton:

@@ -29,7 +29,7 @@ class Parameters(eqx.Module):
     values: Float[np.ndarray, " all"]
     free: np.ndarray  # indices into values
     is_mean: np.ndarray  # for each free number, whether it is the mean
-    scale: Float[np.ndarray, ""]  # the unit of the mean; a float would be compiled in
+    scale: Float[np.ndarray, ""]  # the unit of the mean: an array, so that data of another scale share programs
 
     def __init__(self, template: GaussianProcess, fixed: Sequence[str] = (), scale: float = 1.0) -> None:
         self.template, self.scale = template, np.asarray(scale, np.float64)

@@ -144,8 +144,10 @@ def make_problem(
 def _input_scales(x: np.ndarray) -> Float[np.ndarray, " d"]:
     """The standard deviation of each column; 1 for constants and counts."""
     # Kernels on counts have no lengthscales, and the squares of a quarter of a million fingerprints take gigabytes.
-    scales = np.ones(x.shape[1]) if x.dtype == np.uint8 else np.std(x, axis=0, dtype=np.float64)
-    return np.where(scales > 0, scales, 1.0)
+    if x.dtype == np.uint8:
+        return np.ones(x.shape[1])
+    # Of a constant, rounding makes a standard deviation of 1e-17.
+    return np.where(np.ptp(x, axis=0) > 0, np.std(x, axis=0, dtype=np.float64), 1.0)
 
 
 def _box(

@@ -23,7 +23,7 @@ from dualgp.learning.candidates import Choice, pick
 from dualgp.learning.conditional import likelihood, likelihood_and_gradient
 from dualgp.learning.likelihood import NotDefinite
 from dualgp.learning.method import Method, Outcome, Stage
-from dualgp.learning.optimise import Search
+from dualgp.learning.optimise import Search, compile_together
 from dualgp.learning.parameters import Vector
 from dualgp.learning.problem import Problem
 
@@ -106,6 +106,9 @@ class Neighbours(Method):
         asked = find_predictions(problem, best.vector, rows, aside, PREDICTED_FROM)
         searches, values = {problem.name: search}, {problem.name: score(problem, best.vector, asked, search.value)}
         rivals = problem.rivals(problem.parameters.model(best.vector))
+        if problem.deadline.left >= a_while:
+            usual = (rival for rival in rivals if rival.name != "RBF")
+            compile_together(usual, [(likelihood_and_gradient, blocks), (likelihood, asked)])
         for rival in rivals:
             if rival.name == "RBF" and pick(values).chosen != "Matern52":  # as Matern52 is too smooth
                 continue

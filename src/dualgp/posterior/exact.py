@@ -47,14 +47,15 @@ class ExactPosterior(Posterior):
         covariance[np.diag_indices_from(covariance)] += noise_of_new(self, noise, len(points))
         return covariance
 
-    def _leave_rows_out(self) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
+    def _leave_rows_out(self, rows: Any = None) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
         from scipy.linalg import lapack
 
         k = self.num_outputs
         targets, weights = (np.asarray(array)[:, :k].astype(np.float64) for array in (self.targets, self.weights))
         root, _ = lapack.dtrtri(np.asarray(self.solution.factor), lower=1)
         inverse_q = 1.0 / np.einsum("ij,ij->j", np.tril(root), np.tril(root))
-        return np.asarray(self.model.mean) + targets - weights * inverse_q[:, None], inverse_q
+        mean = np.asarray(self.model.mean) + targets - weights * inverse_q[:, None]
+        return (mean, inverse_q) if rows is None else (mean[rows], inverse_q[rows])
 
     def _scores(self) -> Float[np.ndarray, "rows k"]:
         mean, variance = self._leave_rows_out()

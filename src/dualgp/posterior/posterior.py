@@ -95,21 +95,23 @@ class Posterior(Quantiles):
         """Whether means and standard deviations are those of all rows, up to rounding in float64."""
 
     @abstractmethod
-    def _leave_rows_out(self) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
+    def _leave_rows_out(self, rows: Any = None) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
         """Means of each row of `x` given all others, and variances of these predictions, the row's noise included."""
 
-    def leave_one_out(self, *, groups: bool = False) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
+    def leave_one_out(
+        self, *, groups: bool = False, rows: Any = None
+    ) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
         """Mean and standard deviation of each observation given all others: a check that needs no held-out data.
 
         y - weights / q and 1 / sqrt(q) with q = diag(A^-1). Rows with equal inputs are left out together, except those
         that an update has added. With `groups` the answer has one row for them, that of `x`, whose observation is their
-        mean.
+        mean; `rows` are then the only ones of these to look at.
 
         To compare models::
 
             before, after = (dg.metrics.nll(y, *model.condition(x, y, key=key).leave_one_out()) for model in models)
         """
-        mean, variance = self._leave_rows_out()
+        mean, variance = self._leave_rows_out(rows if groups else None)
         if self.given is not None and not groups:
             place, rows = np.asarray(self.given.place), np.arange(self.layout.n)
             own = np.asarray(self.row_noise.diagonal(rows, np.float64))

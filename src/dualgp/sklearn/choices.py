@@ -7,7 +7,7 @@ likelihood is maximised for a few steps with each choice; a density in z is one 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from dualgp.learning import Exact, Step, learn, log_likelihood
 from dualgp.sklearn.warps import Warp
 
 NUM_CENTRES, NEIGHBOURS, AMONG = 12, 32, 20_000  # neighbourhoods, rows in each, and rows that they are found among
+DRAWS = 8  # of these, to compare warps: by one alone, wages were more probable by their root than by their logarithm
 STEPS = 15  # steps of L-BFGS: choices differ by more than the gain of further steps
 LEAST_ROWS, LEAST_VALUES = 50, 10  # to choose a warp: fewer cannot decide
 SKEWED, WIDE = 0.5, 3.0  # skewness, and ratio of the outer 5 % points, from which a warp may help
@@ -73,11 +74,12 @@ def choose_warp(model: GaussianProcess, x: Float[np.ndarray, "n d"], y: Float[np
     """The warp under which neighbourhoods are most probable, and a sentence. `model`: for standardised targets."""
     if not may_be_warped(y):
         return Warp(), ""
-    rows = neighbourhoods(model, x)
-    x, own = x[rows], y[rows]
-    values, warps = {}, {warp.kind: warp for warp in _candidates(model, x, own, y)}
+    draws = [neighbourhoods(model, x, seed) for seed in range(DRAWS)]
+    size = min(map(len, draws))  # arrays of one shape, for one program
+    groups = [(x[rows[:size]], y[rows[:size]]) for rows in draws]
+    values, warps = {}, {warp.kind: warp for warp in _candidates(model, *groups[0], y)}
     for kind, warp in warps.items():
-        values[kind], model = likelihood(model, x, warp, own, y)
+        values[kind], model = likelihood(model, groups, warp, y)
     best = max(values, key=lambda kind: values[kind])
     gain = values[best] - values["none"]
     if best == "none" or gain < CLEAR:
@@ -111,14 +113,19 @@ def _quick_value(warp: Warp, y: np.ndarray, near: Int[np.ndarray, "n k"]) -> flo
 
 
 def likelihood(
-    model: GaussianProcess, x: np.ndarray, warp: Warp, y: np.ndarray, whole: np.ndarray
+    model: GaussianProcess, groups: Sequence[tuple[np.ndarray, np.ndarray]], warp: Warp, whole: np.ndarray
 ) -> tuple[float, GaussianProcess]:
-    """The log density of y in nats a row, and the model of standardised z that has it."""
+    """The log density in nats a row of some groups (x, y), and the model of the standardised z that has it.
+
+    The model is fitted to the first group.
+    """
     z = warp(whole)
     offset, scale = float(z.mean()), float(z.std()) or 1.0
     floor = max(noise_floor(warp, whole) / scale**2, 1e-6)
-    value, model = climb(model, x, (warp(y) - offset) / scale, floor)
-    return value - math.log(scale) + float(np.mean(warp.log_slope(y))), model
+    scaled = [(x, (warp(y) - offset) / scale) for x, y in groups]
+    model = climb(model, *scaled[0], floor)[1]
+    value = float(np.mean([log_likelihood(model, x, z) / len(z) for x, z in scaled]))
+    return value - math.log(scale) + float(np.mean([warp.log_slope(y).mean() for _, y in groups])), model
 
 
 def climb(model: GaussianProcess, x: np.ndarray, z: np.ndarray, floor: float) -> tuple[float, GaussianProcess]:
@@ -132,9 +139,9 @@ def climb(model: GaussianProcess, x: np.ndarray, z: np.ndarray, floor: float) ->
     return log_likelihood(model, x, z) / len(z), model
 
 
-def neighbourhoods(model: GaussianProcess, x: Float[np.ndarray, "n d"]) -> Int[np.ndarray, " rows"]:
+def neighbourhoods(model: GaussianProcess, x: Float[np.ndarray, "n d"], seed: int = 0) -> Int[np.ndarray, " rows"]:
     """Random rows and the nearest of some others, each row once, in the order of the data."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     among = np.sort(rng.permutation(len(x))[:AMONG])
     coordinates = np.asarray(model.kernel.coordinates(x[among]), np.float64)
     centres = rng.permutation(len(among))[:NUM_CENTRES]

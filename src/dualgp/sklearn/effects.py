@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from dualgp.columns.types import Coded, Time
+from dualgp.columns.types import Coded, Number, Time
 from dualgp.sklearn.estimator import GPRegressor
 
 ROWS, GRID, MOST_VALUES = 300, 25, 20  # rows used, points of a number, and values of text
@@ -86,7 +86,8 @@ def _grid(regressor: GPRegressor, name: str, place: slice) -> tuple[Any, Float[n
         times = pyarrow.array((along * 86_400e6).astype(np.int64)).cast(pyarrow.timestamp("us"))
         return times.to_numpy(zero_copy_only=False), column.encode(pyarrow.chunked_array([times])), False
     nearest = np.abs(fitted[:, :1] - along).argmin(axis=0)
-    return along, fitted[nearest], False
+    scale = column.scale if isinstance(column, Number) else None
+    return along if scale is None else scale.inverse(along), fitted[nearest], False
 
 
 def _rows(regressor: GPRegressor, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:

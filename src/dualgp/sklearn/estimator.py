@@ -166,7 +166,7 @@ class GPRegressor(Fitting, CallbackSupportMixin, RegressorMixin, BaseEstimator):
             table, y = table.filter(rows.kept), y[rows.kept]
             made = make_encoding(table) if encoding is None else encoding  # medians are those of different rows
         self.encoding_, X = made.fit(table, main_direction(y))
-        warp, chosen = find_warp(self.target_transform, X, y, made.widths, self._is_free)
+        warp, chosen = find_warp(self.target_transform, X, y, self._widths, self._is_free)
         if isinstance(warp, Warp) and warp.kind != "none":  # effects on the transformed target
             self.encoding_, X = made.fit(table, warp(y))
         self.n_features_in_, self.feature_names_in_ = len(made.names), np.array(made.names, dtype=object)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from dualgp.sklearn.warps import Prediction, Warp, scores
 from dualgp.table.smiles import SmilesEncoding
 
 BAND = (0.05, 0.95)  # the ends of the central 90 %
+# Fitted rows that are predicted from all others for the end of a fit: of 317,346 rows all of them took two minutes.
+ROWS_CHECKED = 8192
 RIDGE = np.logspace(-4, 4, 17)  # penalties to choose from
 
 
@@ -111,7 +113,9 @@ class TableModel:
         if not (posterior.is_exact or posterior.neighbours) and posterior.num_samples <= 2:
             return None
         x, y = fitted_data(regressor)
-        found: Any = regressor.units_.prediction(x - regressor.X_offset_, *posterior.leave_one_out(groups=True))
+        rows = np.sort(np.random.default_rng(0).permutation(len(x))[:ROWS_CHECKED])
+        mean, std = posterior.leave_one_out(groups=True, rows=rows)
+        y, found = y[rows], cast(Prediction, regressor.units_.prediction(x[rows] - regressor.X_offset_, mean, std))
         return *_checked_by_halves(found, y), "fitted rows, each predicted from all the others"
 
     def complete(self, source: Any) -> tuple[Any, np.ndarray]:
