@@ -66,7 +66,7 @@ def test_one_std_for_all_points_is_enough(metric):
         (lambda: metrics.rmse([1.0, 1.0], [0.0, np.inf]), "mean has 1 NaN or infinite"),
         (lambda: metrics.r2([2.0, 2.0], [1.0, 2.0]), "not defined for constant targets"),
         (lambda: metrics.nll(Y, MEAN, np.zeros(50)), "std must be positive"),
-        (lambda: metrics.nll(Y, MEAN, np.full(50, np.nan)), "std must be positive"),
+        (lambda: metrics.nll(Y, MEAN, np.full(50, np.nan)), "std has 50 NaN"),
         (lambda: metrics.nll(Y, MEAN, STD[:7]), "std .*shape"),
         (lambda: metrics.coverage(Y, MEAN, STD, level=95), "between 0 and 1"),
     ],

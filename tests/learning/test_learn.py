@@ -483,7 +483,7 @@ def test_what_cannot_be_learned_from_is_said():
         match=r"no parameter 'noize' for a prior. Use lengthscale, noise, period, power, rough, scale, stretch",
     ):
         start.learn(x, y, priors={"noize": dg.learning.LogNormal(0.1, 1.0)})
-    with pytest.raises(ValueError, match=r"must be a LogNormal"):
+    with pytest.raises(ValueError, match=r"median of the prior of 'noise' must be positive"):
         start.learn(x, y, priors={"noise": dg.learning.LogNormal(-0.1, 1.0)})
     with pytest.raises(TypeError):
         start.learn(x, y, priors=[0.1])

@@ -22,11 +22,10 @@ SWEEPS = 5
 FOLDS, FOLDS_OF_MANY, MANY = 10, 5, 50_000  # a backfit of 300,000 rows takes half a second
 RIDGE = 1e-3  # times the number of rows: the penalty on standardised base columns
 LEAST_BETWEEN = 1e-2  # share of the variance within values: effects are never shrunk to zero
-# Whole numbers are codes if there are so many different ones and so many rows of each, if what they do has this share
-# of the variance within them, and if neighbouring ones differ by this share of what any two do (0.44 to 1.2 of
-# communes and people; 0.03 to 0.21 of years and ages).
-# With fewer rows of each (6 of every person in 3,488), effects that leave a row out say what it was: the band of 90 %
-# covered 84 %, and 92 % with the numbers alone.
+# Whole numbers are codes if there are so many different ones and so many rows for each, if their effects have this
+# share of the variance within them, and if neighbouring ones differ by this share of what any two do: 0.44 to 1.2 for
+# communes and people, 0.03 to 0.21 for years and ages. With fewer rows for each, effects without a row reveal its
+# target: with 6 rows a person the 90 % band covered 84 %, and 92 % with the numbers alone (benchmarks/tables.py).
 LEAST_CODES, LEAST_EACH, LEAST_SHARE, NO_ORDER = 20, 20, 0.02, 1 / 3
 
 

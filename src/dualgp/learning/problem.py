@@ -146,7 +146,7 @@ def _input_scales(x: np.ndarray) -> Float[np.ndarray, " d"]:
     # Kernels on counts have no lengthscales, and the squares of a quarter of a million fingerprints take gigabytes.
     if x.dtype == np.uint8:
         return np.ones(x.shape[1])
-    # Of a constant, rounding makes a standard deviation of 1e-17.
+    # Rounding makes the standard deviation of a constant 1e-17.
     return np.where(np.ptp(x, axis=0) > 0, np.std(x, axis=0, dtype=np.float64), 1.0)
 
 

@@ -18,7 +18,7 @@ from dualgp.learning import Exact, Step, learn, log_likelihood
 from dualgp.sklearn.warps import Warp
 
 NUM_CENTRES, NEIGHBOURS, AMONG = 12, 32, 20_000  # neighbourhoods, rows in each, and rows that they are found among
-DRAWS = 8  # of these, to compare warps: by one alone, wages were more probable by their root than by their logarithm
+DRAWS = 8  # draws of centres to compare warps; a single one preferred the root of wages to their logarithm
 STEPS = 15  # steps of L-BFGS: choices differ by more than the gain of further steps
 LEAST_ROWS, LEAST_VALUES = 50, 10  # to choose a warp: fewer cannot decide
 SKEWED, WIDE = 0.5, 3.0  # skewness, and ratio of the outer 5 % points, from which a warp may help
