@@ -26,6 +26,7 @@ from dualgp.learning.method import Method, Outcome, Stage
 from dualgp.learning.optimise import Search, compile_together
 from dualgp.learning.parameters import Vector
 from dualgp.learning.problem import Problem
+from dualgp.operators.policy import MOST_DEVIATIONS
 
 Rows = Int[np.ndarray, " _"]
 
@@ -37,8 +38,6 @@ MOST_WHOLE_ROUNDS = 2  # rounds with all blocks: the second cuts them by the len
 SHORT = 16.0  # the second start has lengthscales shorter by this factor
 ASIDE, ASIDE_SHARE = 1024, 8  # rows kept aside: at most so many, and at most one in eight
 PREDICTED_FROM = 128  # rows
-# What one of them counts at most. On covtype a row in a thousand is 20 and more off, and decided between kernels.
-MOST_DEVIATIONS = 5.0
 # A sample of m rows costs about p / (2 m) nats a row with p parameters: then 5e-4. Where p is 34 and m 2,048, far more.
 ROWS_PER_PARAMETER = 1000
 ORDER_MARGIN = 0.01  # nats a row: on precip 0.08, on elevators and pol less than nothing (benchmarks/candidates.py)
