@@ -36,7 +36,7 @@ KERNEL_BLOCKS, KERNEL_STEPS = 96, 15  # for the choice between kernels, and betw
 GROWTH = 4  # the ratio of the numbers of blocks of two rounds
 MOST_WHOLE_ROUNDS = 2  # rounds with all blocks: the second cuts them by the lengthscales of the first
 SHORT = 16.0  # the second start has lengthscales shorter by this factor
-ASIDE, ASIDE_SHARE = 1024, 8  # rows kept aside: at most so many, and at most one in eight
+ASIDE, ASIDE_SHARE = 2048, 8  # rows kept aside: at most so many, and at most one in eight
 PREDICTED_FROM = 128  # rows
 # A sample of m rows costs about p / (2 m) nats a row with p parameters: then 5e-4. Where p is 34 and m 2,048, far more.
 ROWS_PER_PARAMETER = 1000
