@@ -45,8 +45,8 @@ def table() -> str:
     lines = sorted({line["rows"]: line for line in load("how_long") if "seconds" in line}.values(), key=_rows)
     shown = {
         "rows": lambda line: f"{_rows(line):,}",
-        "fit, CPU seconds": lambda line: f"{line['cpu seconds']:.0f}",
-        "predict 10,000, CPU seconds": lambda line: f"{line['cpu seconds to predict']:.1f}",
+        "fit, seconds": lambda line: f"{line['seconds']:.0f}",
+        "predict 10,000, seconds": lambda line: f"{line['seconds to predict']:.1f}",
         "memory, GB": lambda line: f"{line['gigabytes']:.1f}",
     }
     head, *rows = [[name, *map(show, lines)] for name, show in shown.items()]
