@@ -26,6 +26,7 @@ from dualgp.learning.method import Method, Outcome, Stage
 from dualgp.learning.optimise import Search, compile_together
 from dualgp.learning.parameters import Vector
 from dualgp.learning.problem import Problem
+from dualgp.operators.policy import MOST_DEVIATIONS
 
 Rows = Int[np.ndarray, " _"]
 
@@ -195,7 +196,7 @@ def score(problem: Problem, vector: Vector, asked: list[Blocks], otherwise: floa
     try:
         for some in asked:
             problem.check_time()
-            total += likelihood(problem.parameters, vector, some)
+            total += likelihood(problem.parameters, vector, some, MOST_DEVIATIONS)
     except NotDefinite:
         return -math.inf
     return total / num_rows

@@ -25,7 +25,14 @@ from dualgp._random import generator
 from dualgp._types import Columns, RandomKey
 from dualgp.operators import KernelOperator
 from dualgp.operators.nearest import NearestRows, neighbour_weights
-from dualgp.operators.policy import FAR_ALL_UP_TO, LEAST_GAIN, LEAST_RATIO, ROWS_ASIDE, ROWS_ASIDE_OF_MANY
+from dualgp.operators.policy import (
+    FAR_ALL_UP_TO,
+    LEAST_GAIN,
+    LEAST_RATIO,
+    MOST_DEVIATIONS,
+    ROWS_ASIDE,
+    ROWS_ASIDE_OF_MANY,
+)
 from dualgp.operators.variance import combine_variances
 
 Z_90 = 1.6448536269514722  # standard deviations from the mean to either end of the central 90 %
@@ -137,16 +144,23 @@ class Case:
         variance = np.maximum(self.variance, np.finfo(np.float64).tiny)
         return -0.5 * (self.squares / variance + np.log(2 * math.pi * variance))
 
+    @cached_property
+    def bounded(self) -> Float[np.ndarray, " rows"]:
+        """Log densities where an error counts as at most MOST_DEVIATIONS standard deviations: for comparisons."""
+        variance = np.maximum(self.variance, np.finfo(np.float64).tiny)
+        return np.maximum(self.log_densities, -0.5 * (MOST_DEVIATIONS**2 + np.log(2 * math.pi * variance)))
+
     @property
     def merit(self) -> float:
-        """The log density minus the logarithm of the RMSE."""
+        """The bounded log density minus the logarithm of the RMSE."""
         rmse = math.sqrt(float(np.mean(self.squares)))
-        return float(np.mean(self.log_densities)) - math.log(max(rmse, np.finfo(float).tiny))
+        return float(np.mean(self.bounded)) - math.log(max(rmse, np.finfo(float).tiny))
 
     def is_surely_better_than(self, other: Case) -> bool:
-        """Whether log densities and squared errors are better by more than chance, row by row."""
-        gains = (self.log_densities - other.log_densities, other.squares - self.squares)
-        return all(gain.mean() > SURE * gain.std() / math.sqrt(len(gain)) for gain in gains)
+        """Whether the bounded log density is better by more than chance, row by row, and the RMSE is no worse."""
+        gain = self.bounded - other.bounded
+        is_sure = gain.mean() > SURE * gain.std() / math.sqrt(len(gain))
+        return bool(is_sure and np.mean(self.squares) <= np.mean(other.squares))
 
     @property
     def score(self) -> Score:
