@@ -134,4 +134,4 @@ def _lengthscale(kernel: theirs.Kernel, d: int) -> np.ndarray:
 def _noise(likelihood: Likelihood) -> Float[np.ndarray, "*n"]:
     """The variance of the noise: of every point, or one for each."""
     noise = likelihood.noise.detach().cpu().double().flatten().numpy()
-    return noise[0] if len(noise) == 1 else noise
+    return noise.reshape(()) if len(noise) == 1 else noise
